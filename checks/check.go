@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checks judges a fleet of nodes before a launch: which facts will
-// break it, on which nodes, and what to type.
+// Package checks defines the types that every check shares. A check decides which facts of a fleet
+// will break a launch, on which nodes, and which commands repair them.
 //
-// A check is a value in the catalogue. It gets the facts of the whole fleet and
-// the prediction of the launch, and returns findings; Evaluate runs the
-// catalogue, decides what could not be judged and folds equal findings.
+// A check is a value in the catalogue. It gets the facts of the whole fleet and the prediction of
+// the launch, and returns findings. Package engine runs the catalogue, decides which nodes a check
+// could not judge, and folds equal findings.
 //
-// The package refuses to look: no file, no network, no clock, no environment,
-// no process. A check that wants to know more is asking for a new fact. It
-// refuses to guess: what was not seen is unknown, never a pass and never a
-// fail. It refuses to act: a fix is text for a person, never run here. It does
-// not print: package report renders what is found.
+// A check uses no file, network, clock, environment or process: if it needs more, it needs a new
+// fact. What was not seen is unknown, never a pass or a fail. A fix is text for a person and is
+// never run here. Package report renders the results.
 package checks
 
 import (
@@ -30,95 +28,95 @@ const (
 	Pass    Verdict = "pass"
 	Warn    Verdict = "warn"
 	Fail    Verdict = "fail"
-	Unknown Verdict = "unknown" // could not look: never a pass, never a fail
-	Skip    Verdict = "skip"    // does not apply here, with the reason
+	Unknown Verdict = "unknown" // could not check: never a pass, never a fail
+	Skip    Verdict = "skip"    // does not apply to this launch; the finding has the reason
 )
 
-// Severity is what a finding of a check weighs unless the finding says otherwise.
+// Severity is the weight of a check's findings, unless a finding sets its own verdict.
 type Severity string
 
 const (
 	Error   Severity = "error"   // the launch will fail or hang: verdict fail
-	Warning Severity = "warning" // it will work, but worse or by luck: verdict warn
-	Off     Severity = "off"     // nobody is to look: said by a policy alone
+	Warning Severity = "warning" // it will work, but slower or by chance: verdict warn
+	Off     Severity = "off"     // do not check; only a policy sets this
 )
 
 // Check is one entry of the catalogue. Its text is in FAMILY/ID.md.
 type Check struct {
 	ID       string // stable, kebab-case, never reused
 	Severity Severity
-	// Needs are the sections a node must have shown. Run gets only nodes that
-	// have them all; the others become unknown, with the reason.
+	// Needs lists the sections that a node must have reported. Run gets only nodes with all of
+	// them. The others become unknown, with the reason.
 	Needs []facts.Section
-	// OnHead asks for the sections on the launching machine instead, of which its findings
-	// are that name no node.
+	// OnHead means that Needs applies to the launching machine instead. Findings without a node
+	// then belong to it.
 	OnHead bool
-	// FromPolicy says that the policy decides what is looked at: Run gets every node,
-	// and says itself what could not be seen.
+	// FromPolicy means that the policy decides what is checked: Run gets every node and itself
+	// reports what was not seen.
 	FromPolicy bool
-	// DependsOn are the IDs of the checks whose findings it asks for through the View. They
-	// are evaluated before it, wherever they stand in the catalogue.
+	// DependsOn lists the IDs of the checks whose findings this one reads through the View. They
+	// are evaluated first, whatever their place in the catalogue.
 	DependsOn []string
-	// Rung is the place of a check that a login meets, the first 1; 0 for any other. A node
-	// whose way in ended below it has nothing for it to judge.
+	// Rung is the position of a check in the order in which a login passes them, from 1; 0 for all
+	// other checks. If the login to a node failed at a lower rung, the check has nothing to judge
+	// there.
 	Rung int
-	// Stopped is at which rung the way in to a node ended, and what is to be said of that; 0
-	// where it did not. All checks with a Rung have it.
+	// Stopped returns the rung at which the login to a node failed, and the finding for it; 0 if it
+	// did not fail. All checks with a Rung set it.
 	Stopped func(*facts.Node) (rung int, finding Finding)
-	// Agreed says that it holds nodes to what a team has stated or recorded: a launch may
-	// work on nodes that fail it.
+	// Agreed means that the check compares nodes with a policy or a baseline. A launch may work on
+	// nodes that fail it.
 	Agreed bool
-	// Volatile says that it judges, if only for some of its findings, by facts that
-	// facts.Lasting leaves out, or by what LastingLaunch does: a normalized snapshot
-	// tells it nothing.
+	// Volatile means that some findings depend on facts that facts.Lasting leaves out, or on launch
+	// settings that LastingLaunch removes. The check then cannot judge a normalized snapshot.
 	Volatile bool
-	// Undecided is why it comes to no verdict, whatever it finds, "" where it does: what it
-	// finds is for those that depend on it alone.
+	// Undecided is the reason why the check reports no verdict whatever it finds, "" if it does.
+	// Its findings then serve only the checks that depend on it.
 	Undecided string
-	// Run judges. It is pure: no clock, no I/O, no state.
+	// Run returns the findings. It is pure: no clock, no I/O, no state.
 	Run func(View) []Finding
 }
 
-// View is what a check may look at.
+// View is the input of a check.
 type View struct {
-	Nodes  []*facts.Node // nodes that showed every needed section, in hostfile order; all of them for an OnHead check
+	Nodes  []*facts.Node // nodes that reported every needed section, in hostfile order; all nodes for an OnHead check
 	Head   *facts.Node   // the launching machine, never nil for an OnHead check
 	All    []facts.Node  // the whole fleet, for names and counts
 	Launch launch.Prediction
 	Policy Policy
-	// NotTried are the sections that nobody was to look at, each with the reason.
+	// NotTried holds the sections that this run did not collect, each with the reason.
 	NotTried map[facts.Section]string
 
-	// Found are the nodes of which a check has found one of these verdicts, as the policy
-	// weighs them, whether they are waived or not; none where the check is switched off or
-	// did not apply. It panics where the check that runs does not depend on that one.
+	// Found returns the nodes with a finding of one of these verdicts from another check, as the
+	// policy weighs them, including waived ones. It returns none if that check is switched off or
+	// does not apply. It panics if DependsOn does not list the check.
 	Found func(check string, verdicts ...Verdict) map[string]bool
-	// Reported is what a check warns of or fails on a node in this report, of several the
-	// gravest; ok is false where it finds nothing there.
+	// Reported returns the gravest warning or failure of another check on a node in this report; ok
+	// is false if there is none.
 	Reported func(check, node string) (f Finding, ok bool)
-	// Stated are the policy's expectations of a fact, nil without any.
+	// Stated returns the policy's expectations for a fact, nil if there are none.
 	Stated func(fact string) []Stated
 	Memory Memory
 }
 
-// Failing are the nodes that a check fails, which the one that runs depends on.
+// Failing returns the nodes that another check fails. DependsOn must list that check.
 func (v View) Failing(check string) map[string]bool { return v.Found(check, Fail) }
 
-// Stated is an expectation of the policy, as a comparison of nodes needs it.
+// Stated is an expectation of the policy in the form that a comparison of nodes needs.
 type Stated struct {
-	Of     func(node string) bool  // whether it is stated of a node
-	Allows func(value string) bool // whether it takes a value, "" for an absent one
-	// Missed are the nodes that miss it, where that counts at least as much as what the check
-	// that runs may find.
+	Of     func(node string) bool  // reports whether it applies to a node
+	Allows func(value string) bool // reports whether it allows a value; "" is an absent value
+	// Missed holds the nodes that miss the expectation, if that counts at least as much as a
+	// finding of the running check.
 	Missed map[string]bool
 }
 
-// Memory is what is worked out once in an evaluation, because many checks ask for it: each
-// package keeps what is its own under keys of its own types.
+// Memory caches results that many checks of one evaluation need. Each package uses keys of its own
+// types.
 type Memory map[any]any
 
-// Remember is what find gives, which is asked but once for a key; every time where the View
-// is not of an evaluation. A key has to be of one kind of value.
+// Remember returns the result of find. Within an evaluation, find runs once per key. All values
+// under one key must have the same type.
 func Remember[K comparable, V any](v View, key K, find func() V) V {
 	if v.Memory == nil {
 		return find()
@@ -131,12 +129,12 @@ func Remember[K comparable, V any](v View, key K, find func() V) V {
 	return known.(V)
 }
 
-// Finding is one thing a check found, on the nodes it concerns. A check fills
-// in what it knows; Evaluate adds the check's ID, its verdict by severity and
-// the WouldSee of its text, and folds findings that differ in their nodes only.
+// Finding is one problem that a check found, with the nodes that have it. A check fills in what it
+// knows. Evaluate adds the check's ID, its verdict by severity and the WouldSee of its text, and
+// folds findings that differ only in their nodes.
 //
-// In WouldSee, as in the code of Remedy, {nodes} becomes the folded node set, {node}
-// the first node and {host} its name without a user, once folding is done.
+// In WouldSee and in the code of Remedy, folding replaces {nodes} by the folded node set, {node} by
+// the first node and {host} by its name without a user.
 type Finding struct {
 	Check    string     `json:"check"`
 	Verdict  Verdict    `json:"verdict"`
@@ -144,48 +142,49 @@ type Finding struct {
 	Summary  string     `json:"summary"`
 	Got      string     `json:"got,omitempty"`
 	Want     string     `json:"want,omitempty"`
-	Fix      []string   `json:"fix,omitempty"`       // the commands of Remedy, as folding has addressed them
-	Roles    []fix.Role `json:"fix_roles,omitempty"` // what each command of Fix is for, in the same order
-	Notes    []string   `json:"notes,omitempty"`     // what else Remedy says to do, which no command does
+	Fix      []string   `json:"fix,omitempty"`       // the commands of Remedy for these nodes
+	Roles    []fix.Role `json:"fix_roles,omitempty"` // the role of each command of Fix, in the same order
+	Notes    []string   `json:"notes,omitempty"`     // steps of Remedy that are not commands
 	WouldSee string     `json:"would_see,omitempty"`
-	// Fact is the path of the one fact it is about, where a policy states that fact.
+	// Fact is the path of the fact that the finding is about, if a policy states that fact.
 	Fact string `json:"fact,omitempty"`
-	// Facts are several that it is about and that weigh alike, Fact the first of them, nil
-	// for one: what covers the finding has to cover each.
+	// Facts are all facts of the finding with equal weight, Fact first; nil if there is only one. A
+	// waiver of the finding must cover each of them.
 	Facts []string `json:"-"`
-	// Covers are facts, and what holds facts, that are on these nodes what they are because of
-	// it: nobody need be told of them besides.
+	// Covers are facts, and paths above facts, whose values on these nodes result from this
+	// finding. Reports need not list them again.
 	Covers []string `json:"-"`
-	// At is where a policy states what was not met, "preflight.yaml:12", "" elsewhere.
+	// At is the place in the policy that a node does not meet, such as "preflight.yaml:12", "" for
+	// other findings.
 	At string `json:"at,omitempty"`
-	// Changes are what it tells of a baseline and of now, node by node: what is found there by
-	// drift.
+	// Changes are the differences from the baseline, node by node, in findings of drift.
 	Changes []Change `json:"changes,omitempty"`
-	// SharesCause is the check that finds on the same nodes what this comes from, and whose fix
-	// this one has: one cause, which counts there. "" for a cause of its own.
+	// SharesCause is the ID of a check that reports the cause of this finding on the same nodes.
+	// This finding has the same fix, and only that check's finding counts. "" if there is no such
+	// check.
 	SharesCause string `json:"shares_cause,omitempty"`
 
-	// Remedy are the commands to paste and the notes on what else to do, as a check has them.
+	// Remedy holds the commands and notes of the fix before they are addressed to nodes.
 	Remedy []fix.Command `json:"-"`
-	// Weighed is whether the check has asked the policy itself what each thing weighs that it
-	// found: then nobody else does.
+	// Weighed means that the check itself has already applied the policy's severities.
 	Weighed bool `json:"-"`
-	// Explained is an unknown whose cause another check reports: it makes the check's
-	// verdict unknown and is not reported again.
+	// Explained marks an unknown whose cause another check reports. It makes the check's verdict
+	// unknown and is not listed again.
 	Explained bool `json:"-"`
 }
 
-// Skipped is the whole answer of a check that does not apply to this fleet.
+// Skipped returns the findings of a check that does not apply to this launch.
 func Skipped(reason string) []Finding {
 	return []Finding{{Verdict: Skip, Summary: reason}}
 }
 
-// UnknownFor says that one node could not be judged although its sections are there.
+// UnknownFor returns a finding for a node that reported the needed sections but cannot be judged.
 func UnknownFor(node *facts.Node, reason string) Finding {
 	return Finding{Verdict: Unknown, Nodes: []string{node.Name}, Summary: reason}
 }
 
-// Unasked is what is said of a node that could not answer: lost is why one that was reached did not.
+// Unasked returns the finding for a node that did not answer. lost is the reason if preflight had
+// reached it.
 func Unasked(node *facts.Node, lost string) Finding {
 	switch {
 	case lost != "":
@@ -196,8 +195,8 @@ func Unasked(node *facts.Node, lost string) Finding {
 	return UnknownFor(node, "not reached: no login was tried")
 }
 
-// OnEach is the Run of a check that judges every node by itself. Findings that name no node
-// are of the one judged.
+// OnEach returns a Run that judges every node by itself. Findings without nodes get the judged
+// node.
 func OnEach(judge func(View, *facts.Node) []Finding) func(View) []Finding {
 	return func(view View) (findings []Finding) {
 		for _, node := range view.Nodes {
@@ -207,7 +206,7 @@ func OnEach(judge func(View, *facts.Node) []Finding) func(View) []Finding {
 	}
 }
 
-// OfNode are findings of which those that name no node are of this one.
+// OfNode adds the node to those findings that have none, and returns the findings.
 func OfNode(node *facts.Node, findings ...Finding) []Finding {
 	for i := range findings {
 		if findings[i].Nodes == nil {
@@ -217,22 +216,23 @@ func OfNode(node *facts.Node, findings ...Finding) []Finding {
 	return findings
 }
 
-// Remedies are unlike where findings are to be put right in different ways.
+// Remedies returns a key for the fix: findings with different fixes have different keys.
 func (f Finding) Remedies() []string { return text.Map(f.Remedy, fix.Command.String) }
 
-// Sight is which nodes a check can judge, and why not the others.
+// Sight holds the nodes that a check can judge, and why it cannot judge the others.
 type Sight struct {
 	Nodes []*facts.Node
-	Head  string // why the launching machine cannot be judged
-	// Failed are nodes whose way in failed, of which a failure of an ssh check says so, once:
-	// that fails the run, and what is said of the others stands.
+	Head  string // why the launching machine cannot be judged, "" if it can
+	// Failed are nodes whose login failed and for which an ssh check fails the run. The check's
+	// verdict for the other nodes stands.
 	Failed []string
-	// Unreached are those of which nothing that counts says it, and it leaves a check unknown.
+	// Unreached are nodes whose login failed without a finding that counts. They make the check's
+	// verdict unknown.
 	Unreached []string
-	Unknown   []Finding // one for each node that was reached and lacks a section
+	Unknown   []Finding // one for each reached node that lacks a section
 }
 
-// Missing says why a node cannot be judged by the check, "" when it can.
+// Missing returns why the check cannot judge a node, "" if it can.
 func (c Check) Missing(node *facts.Node) string {
 	for _, section := range c.Needs {
 		if node.Has(section) {
@@ -246,8 +246,8 @@ func (c Check) Missing(node *facts.Node) string {
 	return ""
 }
 
-// Beyond is whether the way in to a node ended at a rung below the check's: it has nothing
-// to judge there then.
+// Beyond reports whether the login to a node failed before the check's rung. The check then has
+// nothing to judge there.
 func (c Check) Beyond(node *facts.Node) bool {
 	if c.Rung == 0 {
 		return false
@@ -256,7 +256,7 @@ func (c Check) Beyond(node *facts.Node) bool {
 	return rung > 0 && rung < c.Rung
 }
 
-// Everywhere is the whole fleet, as a check gets nodes.
+// Everywhere returns all nodes of the fleet.
 func (v View) Everywhere() (nodes []*facts.Node) {
 	nodes = make([]*facts.Node, len(v.All))
 	for i := range v.All {
@@ -265,19 +265,17 @@ func (v View) Everywhere() (nodes []*facts.Node) {
 	return nodes
 }
 
-// NamesOf are what nodes are called, in their order.
+// NamesOf returns the names of nodes, in their order.
 func NamesOf(nodes []*facts.Node) []string {
 	return text.Map(nodes, func(node *facts.Node) string { return node.Name })
 }
 
-// Unnamed is what a check that came to an outcome says of a node that none of its
-// findings names: Unknown where it could not look at the node, Skip where it does not
-// apply, Pass where all of it passed. A check names those with whom something is wrong, and
-// not those with whom all is well: where it found something elsewhere, or could not judge
-// everything, the verdict is "", for nothing is said of the others.
+// Unnamed returns the verdict of a check for a node that none of its findings names: Unknown if the
+// check could not see the node, Skip if it does not apply, Pass if the whole check passed. If the
+// check found something on other nodes or could not judge everything, the verdict is "": the
+// outcome then does not say whether this node is fine.
 //
-// judges is false where the check is of the launching machine or of the policy, and says
-// nothing of any node.
+// judges is false for checks of the launching machine or of the policy, which judge no nodes.
 func (c Check) Unnamed(outcome Outcome, node *facts.Node) (verdict Verdict, judges bool) {
 	switch {
 	case outcome.Verdict == Skip && outcome.Reason != AllWaived:

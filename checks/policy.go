@@ -8,55 +8,56 @@ import (
 	"preflight/facts"
 )
 
-// Policy is what a team may set: thresholds, which checks run and what they weigh,
-// what is expected of nodes, and which defects are known.
+// Policy holds what a team may set: thresholds, which checks run, their severities, expectations
+// for nodes, and known defects.
 type Policy struct {
 	Only []string // IDs; empty means all
 	Skip []string // IDs
 	// Strict makes warnings fail the run.
 	Strict bool
-	// Baseline is what drift holds the fleet against, nil for nothing.
+	// Baseline is what drift compares the fleet with, nil for none.
 	Baseline *Baseline
 
-	File       string              // that may state the rest, "" for none
-	Today      string              // "2026-11-21", for waivers; "" where nobody said
-	Expect     []Expectation       // each of them Valid
+	File       string              // the file with the settings below, "" for none
+	Today      string              // "2026-11-21", for waivers; "" if unknown
+	Expect     []Expectation       // each one valid, see agreement.ValidExpectation
 	Severities map[string]Severity // by check ID
-	Drift      []DriftSeverity     // of single changes, the later of two that are alike in kind first to hold
+	Drift      []DriftSeverity     // severities of single changes; of two equally specific ones the later wins
 	Waivers    []Waiver
 	Groups     []Group
-	KnownBad   []KnownBad // beside those that preflight knows itself
+	KnownBad   []KnownBad // in addition to preflight's own list
 
 	SHMHeadroom int64   // bytes of /dev/shm beyond NCCL's need, for DataLoader workers
 	ClockSkew   float64 // seconds two clocks may differ
 	DiskFree    int64   // bytes free where the launch writes
 	MemoryFree  float64 // share of the memory that must be available, 0 to 1
-	OpenFiles   int64   // hard limit wanted; NCCL raises its soft one to it
+	OpenFiles   int64   // wanted hard limit; NCCL raises its soft limit to it
 
-	// The least that the smoke test is to measure, 0 for none: what is fast enough is of a
-	// team's machines, and no default fits all.
+	// Minimum rates for the smoke test, 0 for none. There are no defaults, because they depend on
+	// the hardware.
 	ComputeRate    float64 // of every rank, in operations a second
 	CopyRate       float64 // between the host and each GPU, in bit/s
-	NodeReduceRate float64 // over each rank's link while those of one node reduce, in bit/s
-	ReduceRate     float64 // the same while all ranks of all nodes do
+	NodeReduceRate float64 // over each rank's link during all-reduce within one node, in bit/s
+	ReduceRate     float64 // the same during all-reduce over all ranks
 }
 
-// The IDs of the checks that hold a fleet to a policy and to a baseline, and of the one that
-// watches over the policy itself.
+// IDs of the checks that compare a fleet with a policy and with a baseline, and of the check of the
+// policy itself.
 const (
 	ExpectationID = "expectation"
 	DriftID       = "drift"
 	PolicyID      = "policy"
 )
 
-// Group is a name that the policy gives to nodes. Its statements hold their names already.
+// Group is a name that the policy gives to nodes. Statements of the policy already hold the node
+// names instead.
 type Group struct {
 	Name  string
 	Nodes []string
-	At    string // where it is named, "preflight.yaml:3"
+	At    string // where it is defined, "preflight.yaml:3"
 }
 
-// DefaultPolicy is what holds when nobody says otherwise.
+// DefaultPolicy returns the policy that applies without any settings.
 func DefaultPolicy() Policy {
 	return Policy{
 		SHMHeadroom: 256 << 20,
@@ -67,12 +68,12 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// SwitchesOff reports whether a check is not to run.
+// SwitchesOff reports whether the policy excludes a check from the run.
 func (p Policy) SwitchesOff(check string) bool {
 	return slices.Contains(p.Skip, check) || len(p.Only) > 0 && !slices.Contains(p.Only, check)
 }
 
-// SeverityOf is the severity of a check under the policy.
+// SeverityOf returns the severity of a check under the policy.
 func (p Policy) SeverityOf(check Check) Severity {
 	if severity, stated := p.Severities[check.ID]; stated {
 		return severity
@@ -80,9 +81,9 @@ func (p Policy) SeverityOf(check Check) Severity {
 	return check.Severity
 }
 
-// Weigh is what a finding of a check comes to under the policy, own being the check's
-// severity in the catalogue. A check that is raised to an error fails with what it would
-// have warned of; one that is an error anyway has milder findings for a reason.
+// Weigh returns the verdict of a finding under the policy. own is the check's severity in the
+// catalogue. If the policy raises a check to error, its warnings become failures. A check that is
+// an error anyway keeps its milder findings.
 func (p Policy) Weigh(check string, own Severity, verdict Verdict) Verdict {
 	severity, stated := p.Severities[check]
 	switch {
@@ -94,64 +95,65 @@ func (p Policy) Weigh(check string, own Severity, verdict Verdict) Verdict {
 	return Fail
 }
 
-// Expectation is what the policy states of one fact.
+// Expectation is one statement of the policy about a fact.
 type Expectation struct {
-	// Fact is a path as the diff prints it, "nvml.driver"; a "*" in it stands for any
-	// text, so that "net.interfaces.eth*.mtu" is the MTU of each such interface. Two have
-	// a short name, "gpu.driver" and "net.mtu".
+	// Fact is a path as the diff prints it, such as "nvml.driver". "*" stands for any text:
+	// "net.interfaces.eth*.mtu" is the MTU of every such interface. Two facts have a short name:
+	// "gpu.driver" and "net.mtu".
 	Fact string
-	// Is lists what is allowed, each a comparison (">=570.86", ">=2.4, <2.6"), a plain
-	// value, or "absent". Versions are compared as versions, sizes and rates by their units.
+	// Is lists the allowed values, each a comparison (">=570.86", ">=2.4, <2.6"), a plain value or
+	// "absent". Versions are compared as versions, sizes and rates by their units.
 	Is []string
-	// Nodes are those it is stated of, with or without a user; none means all.
+	// Nodes are the nodes that the expectation applies to, with or without a user; none means all.
 	Nodes    []string
-	Severity Severity // "" weighs as Error where it is missed, and demands no look
-	Fix      string   // "" where it says nothing
-	At       string   // where it is stated, "preflight.yaml:12"
+	Severity Severity // "" counts as Error when missed, but does not require that the fact was collected
+	Fix      string   // a command, "" for none
+	At       string   // its place, "preflight.yaml:12"
 }
 
-// DriftSeverity is what a change since the baseline weighs.
+// DriftSeverity is the severity of some changes since the baseline.
 type DriftSeverity struct {
-	Of       string   // a fact, what holds facts, or a topic of drift
+	Of       string   // a fact, a path above facts, or a topic of drift
 	Severity Severity // Off for a change that does not matter
 }
 
-// Waiver says that a defect is known: what the check finds on these nodes is shown
-// and does not count, up to and including a day.
+// Waiver marks a defect as known: until the end of a day, findings of the check on these nodes are
+// shown but do not count.
 type Waiver struct {
 	Check  string
-	Nodes  []string // with or without a user; none means wherever it is found, the launching machine included
-	Fact   string   // of which fact a finding is waived, "*" in it as in an [Expectation]; "" for any
+	Nodes  []string // with or without a user; none means all nodes and the launching machine
+	Fact   string   // the fact of the waived findings, with "*" as in an [Expectation]; "" for any
 	Reason string
 	Owner  string
 	Until  string // "2026-12-31"
-	At     string // where it is stated, "preflight.yaml:31"
+	At     string // its place, "preflight.yaml:31"
 }
 
-// KnownBad is a version, or several things together, that is known to fail.
+// KnownBad is a version, or a combination of properties, that is known to fail.
 type KnownBad struct {
 	ID string `yaml:"id"`
-	// When is what must hold at once on a node, by what it is about: {nccl: "<2.29.3", arch: aarch64}.
+	// When holds the conditions that a node must all meet, by property: {nccl: "<2.29.3", arch:
+	// aarch64}.
 	When     map[string]string `yaml:"when"`
 	Says     string            `yaml:"says"`     // what happens then
 	Severity Severity          `yaml:"severity"` // error or warning
-	Fixed    string            `yaml:"fixed"`    // the first release without it, "" for none yet
-	Cure     string            `yaml:"cure"`     // what to do besides, or instead
+	Fixed    string            `yaml:"fixed"`    // the first release without the defect, "" if there is none yet
+	Cure     string            `yaml:"cure"`     // another fix, in addition or instead
 	WouldSee string            `yaml:"would_see"`
-	Source   string            `yaml:"source"` // where that is said
-	At       string            `yaml:"-"`      // where it is stated, "preflight.yaml:12"; "" for our own
+	Source   string            `yaml:"source"` // the source of the entry
+	At       string            `yaml:"-"`      // its place, "preflight.yaml:12"; "" for entries of preflight's own list
 }
 
-// Baseline is an earlier look at the fleet, which it is held against.
+// Baseline is an earlier run that the fleet is compared with.
 type Baseline struct {
-	File  string // as the user named it, for the command that writes it anew
-	Via   string // what takes that to the nodes, as this run was told; "" for ssh
-	In    string // what the ranks run in there, as it was told; "" for the nodes themselves
+	File  string // as the user named it, for the command that writes a new baseline
+	Via   string // the --via of this run, "" for ssh
+	In    string // the --in of this run, "" for the nodes themselves
 	Head  *facts.Node
 	Nodes []facts.Node
-	// NotTried are the sections that nobody was to look at then, each with the reason.
+	// NotTried holds the sections that the baseline run did not collect, each with the reason.
 	NotTried map[facts.Section]string
-	// Unlisted is whether nobody can tell which of Nodes this launch leaves out and which
-	// the hostfile has lost: it lies on another machine.
+	// Unlisted means that preflight cannot tell which of Nodes this launch excludes and which were
+	// removed from the hostfile, because the hostfile is on another machine.
 	Unlisted bool
 }

@@ -34,14 +34,14 @@ func TestUndeclaredDependencyPanics(t *testing.T) {
 	}
 }
 
-// TestFoundIsWhatTheReportWeighs: a check learns of another what the report says of it, and not
-// what that would say elsewhere.
+// TestFoundIsWhatTheReportWeighs checks that a check sees the findings of another one as the policy
+// of this run weighs them.
 func TestFoundIsWhatTheReportWeighs(t *testing.T) {
 	on := []checks.Finding{{Nodes: []string{"w1"}}}
 	onHead := fleettest.Says("a", on...)
 	onHead.OnHead, onHead.Needs = true, []facts.Section{facts.SectionHost}
 	notTried := fleettest.Says("a", on...)
-	notTried.Needs = []facts.Section{facts.SectionThroughput} // which is there all the same
+	notTried.Needs = []facts.Section{facts.SectionThroughput} // the fleet has this section anyway
 	waived := checks.Policy{Today: "2026-11-22", Waivers: []checks.Waiver{{Check: "a", Until: "2026-12-31"}}}
 	for name, c := range map[string]struct {
 		a                 checks.Check

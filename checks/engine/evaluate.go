@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine evaluates a catalogue of checks over a fleet: what each check can see, in
-// which order they run, what the policy makes of their findings, and what the report comes to.
+// Package engine evaluates a catalogue of checks over a fleet. It decides which nodes each check
+// can see and in which order the checks run, applies the policy to their findings, and concludes
+// the report.
 //
-// It refuses to know a check: what it has to know of one is declared on it (Needs,
-// DependsOn, Rung). It refuses to look or to act, and to say one thing twice.
+// It knows no check by name: a check declares what the engine must know (Needs, DependsOn, Rung).
+// It does no I/O, and reports each cause only once.
 package engine
 
 import (
@@ -22,8 +23,8 @@ import (
 	"preflight/launch"
 )
 
-// Evaluate judges a fleet by the catalogue. It is pure: the same input gives
-// the same report. Seconds, Began, Version and Hostfile are left to the caller.
+// Evaluate runs the catalogue over a fleet and returns the report. It is pure: the same input gives
+// the same report. The caller sets Seconds, Began, Version and Hostfile.
 func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) checks.Report {
 	report := checks.Report{
 		Schema:       checks.Schema,
@@ -59,9 +60,9 @@ func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Pre
 	return report
 }
 
-// InOrder is the order in which checks are evaluated, by their places in the catalogue:
-// theirs there, but for those that another one depends on and that stand behind it, which
-// come first. A dependency that the catalogue does not have finds nothing.
+// InOrder returns the indexes of the checks in the order of evaluation: the order of the catalogue,
+// but with the dependencies of a check before it. A dependency that is not in the catalogue finds
+// nothing.
 func InOrder(catalogue []checks.Check) []int {
 	place := map[string]int{}
 	for i, check := range catalogue {
@@ -90,16 +91,16 @@ func InOrder(catalogue []checks.Check) []int {
 
 type evaluation struct {
 	fleet   facts.Fleet
-	view    checks.View // of every check; what is a check's own is added for it
+	view    checks.View // the same for every check, except for Nodes, Head and the functions
 	ladder  []checks.Check
 	held    *agreement.Held
 	waivers *waivers
-	// found are the findings of each check that has run, weighed as the policy does.
+	// found holds the findings of each check that has run, with the verdicts of the policy.
 	found map[string][]checks.Finding
-	// reported are those of them that count, by their nodes, the gravest of each node.
+	// reported holds, for each check and node, the gravest finding that counts.
 	reported map[string]map[string]checks.Finding
 	stops    map[*facts.Node]stop
-	sights   map[string]checks.Sight // of checks that need the same
+	sights   map[string]checks.Sight // shared by checks with the same needs
 }
 
 func newEvaluation(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) *evaluation {
@@ -142,7 +143,7 @@ func (e *evaluation) judge(check checks.Check) (checks.Outcome, []checks.Finding
 			findings[i].Verdict = policy.Weigh(check.ID, check.Severity, findings[i].Verdict)
 		}
 	}
-	e.found[check.ID] = slices.Clone(findings[len(sight.Unknown):]) // those of a node that could not be judged are not its own
+	e.found[check.ID] = slices.Clone(findings[len(sight.Unknown):]) // without the unknowns for nodes that lack a section
 	if check.Undecided != "" {
 		findings = sight.Unknown
 		if sight.Head == "" && len(sight.Nodes) > 0 {
@@ -187,21 +188,21 @@ func (e *evaluation) run(check checks.Check, sight checks.Sight) []checks.Findin
 	return findings
 }
 
-// mustDepend panics where a check asks what it has not declared: that may not have been judged
-// yet, and would find nothing.
+// mustDepend panics if a check asks for another one that it has not declared: that check may not
+// have run yet.
 func mustDepend(check checks.Check, id string) {
 	if !slices.Contains(check.DependsOn, id) {
 		panic(fmt.Sprintf("checks: %s asks what %s found, and does not depend on it", check.ID, id))
 	}
 }
 
-// question is of which nodes a check found one of some verdicts.
+// question asks for the nodes with a finding of one of some verdicts.
 type question struct {
 	check    string
 	verdicts [4]checks.Verdict
 }
 
-// answer finds them once: it may be asked for each node.
+// answer computes the nodes once per question, because checks ask for each node.
 func (e *evaluation) answer(check string, verdicts []checks.Verdict) map[string]bool {
 	q := question{check: check}
 	copy(q.verdicts[:], verdicts)
@@ -219,7 +220,7 @@ func (e *evaluation) answer(check string, verdicts []checks.Verdict) map[string]
 	})
 }
 
-// gravest are the warnings and failures of each node, of several the gravest.
+// gravest returns the gravest warning or failure of each node.
 func gravest(findings []checks.Finding) map[string]checks.Finding {
 	of := map[string]checks.Finding{}
 	for _, f := range findings {
@@ -248,9 +249,9 @@ func complete(f *checks.Finding, check checks.Check) {
 	}
 }
 
-// unreported drops the unknowns that an earlier check has already reported of the same
-// nodes in the same words: a section that did not answer is one line, not one
-// for each check that needs it. The checks' verdicts stay unknown.
+// unreported drops unknowns that an earlier check has already reported for the same nodes with the
+// same words. A section that did not answer is then one line, and not one for each check that needs
+// it. The verdicts of the checks stay unknown.
 func unreported(reported map[[2]string]bool, findings []checks.Finding) []checks.Finding {
 	var fresh []checks.Finding
 	for _, f := range findings {
@@ -270,9 +271,9 @@ func unreported(reported map[[2]string]bool, findings []checks.Finding) []checks
 	return fresh
 }
 
-// conclude is the verdict of one check and, for a skip or an unknown, why; for a pass
-// what it does not hold for. A skip needs every node that was reached: what was not seen
-// there might have applied.
+// conclude returns the verdict of a check, with the reason for a skip or an unknown, or with what a
+// pass does not cover. A check is skipped only if it saw every reached node: it might apply to the
+// others.
 func conclude(findings []checks.Finding, sight checks.Sight) (checks.Verdict, string) {
 	verdict, skipped := checks.Pass, ""
 	var reasons, but []string
@@ -297,7 +298,7 @@ func conclude(findings []checks.Finding, sight checks.Sight) (checks.Verdict, st
 	}
 	switch gone := hostfile.Fold(sight.Failed) + " not reached"; {
 	case len(sight.Failed) == 0:
-	case len(sight.Nodes) == 0: // and nothing was judged
+	case len(sight.Nodes) == 0: // nothing was judged
 		reasons = append(reasons, gone)
 	default:
 		but = append(but, gone)

@@ -61,7 +61,7 @@ func TestOutcome(t *testing.T) {
 		fleet fleettest.Fleet
 		check checks.Check
 		want  checks.Outcome
-		count int // findings
+		count int // number of findings
 	}{
 		"all pass":                 {fleettest.Healthy(3), fleettest.Says("x"), checks.Outcome{Verdict: checks.Pass}, 0},
 		"skip with its reason":     {fleettest.Healthy(3), fleettest.Says("x", checks.Skipped("no such thing")...), checks.Outcome{Verdict: checks.Skip, Reason: "no such thing"}, 0},
@@ -89,8 +89,8 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestDeadNodeCountsOnce: a failure of the way in is told by its own check. The others judge
-// those that are there, and are unknown only where nothing that counts tells it.
+// TestDeadNodeCountsOnce checks that only the ssh check reports a failed login. The other checks
+// judge the reached nodes, and are unknown only if no finding that counts reports the failure.
 func TestDeadNodeCountsOnce(t *testing.T) {
 	way := func(verdict checks.Verdict) checks.Check {
 		c := checks.Check{ID: "way", Severity: checks.Error, Needs: []facts.Section{facts.SectionSSH}, Rung: 1}
@@ -149,7 +149,8 @@ func TestSwitchedOff(t *testing.T) {
 	}
 }
 
-// A section that did not answer is one line, however many checks need it.
+// TestMissingSectionIsSaidOnce checks that a section that did not answer is one line, however many
+// checks need it.
 func TestMissingSectionIsSaidOnce(t *testing.T) {
 	fleet := fleettest.Healthy(3)
 	fleet.Nodes[1].SHM, fleet.Nodes[1].Missing = nil, map[facts.Section]string{facts.SectionSHM: "no answer within 2s"}
@@ -168,7 +169,7 @@ func TestMissingSectionIsSaidOnce(t *testing.T) {
 	}
 }
 
-// Two checks may well fail one node in the same words.
+// TestFailuresAreNeverDropped: two checks may fail one node with the same words.
 func TestFailuresAreNeverDropped(t *testing.T) {
 	finding := checks.Finding{Nodes: []string{"w1"}, Summary: "bad"}
 	fleet := fleettest.Healthy(2)
@@ -206,7 +207,7 @@ func TestFolding(t *testing.T) {
 	}
 }
 
-// Readers of the JSON must never meet null where the schema has a list.
+// TestReportHasNoNullLists checks that the JSON has no null where the schema has a list.
 func TestReportHasNoNullLists(t *testing.T) {
 	for name, fleet := range map[string]fleettest.Fleet{"healthy": fleettest.Healthy(2), "empty": fleettest.Healthy(0)} {
 		check := fleettest.Says("x")

@@ -14,7 +14,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// Where we are root there may be no sudo, and it is not needed.
+// TestNoSudoForRoot: if preflight logs in as root, sudo is not needed and may be missing.
 func TestNoSudoForRoot(t *testing.T) {
 	remedy := []fix.Command{fix.On("sudo mount x && sudo tee y"), fix.Console("sudo start   # on {node}'s console"), fix.Here("sudo tee /etc/hosts"), fix.On("sudoedit z")}
 	plain := []string{"ssh w1 'mount x && tee y'", "start   # on w1's console", "sudo tee /etc/hosts", "ssh w1 vi z"}
@@ -38,7 +38,8 @@ func TestNoSudoForRoot(t *testing.T) {
 	}
 }
 
-// One account among the nodes of a finding needs sudo: root can do with it.
+// TestSudoForMixedAccounts: one account that needs sudo adds it for all nodes of a finding. Root
+// can use it too.
 func TestSudoForMixedAccounts(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	fleet.Nodes[0].Host.User = "root"

@@ -10,7 +10,7 @@ import (
 	"preflight/facts"
 )
 
-// sightOf is what a check may look at, and why not at the rest.
+// sightOf returns the nodes that a check can judge, and why it cannot judge the others.
 func (e *evaluation) sightOf(check checks.Check) checks.Sight {
 	if !check.OnHead {
 		return e.sight(check)
@@ -24,7 +24,7 @@ func (e *evaluation) sightOf(check checks.Check) checks.Sight {
 	return sight
 }
 
-// sight is looked for once for all checks that need the same sections of nodes.
+// sight computes the sight once for all checks that need the same sections of nodes.
 func (e *evaluation) sight(check checks.Check) checks.Sight {
 	needs := fmt.Sprint(check.Rung, check.Needs)
 	sight, known := e.sights[needs]
@@ -32,7 +32,7 @@ func (e *evaluation) sight(check checks.Check) checks.Sight {
 		sight = e.look(check)
 		e.sights[needs] = sight
 	}
-	sight.Unknown = slices.Clone(sight.Unknown) // which become the check's own
+	sight.Unknown = slices.Clone(sight.Unknown) // the check changes them
 	return sight
 }
 
@@ -62,16 +62,16 @@ func (e *evaluation) look(check checks.Check) (sight checks.Sight) {
 	return sight
 }
 
-// stop is where the way in to a node ended, and what comes of it.
+// stop is where the login to a node failed, and its consequences.
 type stop struct {
 	finding checks.Finding
-	// silenced: the check that would say so is switched off. The finding stands in for its
-	// own: a node that nobody looked at is never left out in silence.
+	// silenced means that the check that would report the failure is switched off. The finding then
+	// appears under each other check, so that no node is left out silently.
 	silenced bool
-	fails    bool // that check fails the run by it
+	fails    bool // whether that check fails the run
 }
 
-// stopOf asks once: every check comes past a node that was not reached.
+// stopOf computes the stop once per node, because every check asks for it.
 func (e *evaluation) stopOf(node *facts.Node) stop {
 	at, known := e.stops[node]
 	if !known {

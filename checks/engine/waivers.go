@@ -12,20 +12,20 @@ import (
 	"preflight/hostfile"
 )
 
-// expired is whether its last day is over. Days as text are in order.
+// expired reports whether the last day of the waiver is over. Days as text sort correctly.
 func (w waiver) expired(today string) bool { return today > w.Until }
 
-// covers is whether it is about a node; "" is the launching machine.
+// covers reports whether the waiver applies to a node; "" is the launching machine.
 func (w waiver) covers(node string) bool {
 	return len(w.Nodes) == 0 || slices.Contains(w.Nodes, node) || slices.Contains(w.Nodes, hostfile.Bare(node))
 }
 
-// waivers are those of a policy, and what they do to the findings of a run.
+// waivers holds the waivers of a policy, and which findings of this run they cover.
 type waivers struct {
-	today  string // "" where nobody said, and then nothing is waived
+	today  string // "" if unknown; then nothing is waived
 	each   []waiver
 	taken  []taking
-	judged map[string]bool // checks that judged all there is, by ID
+	judged map[string]bool // IDs of the checks that could judge everything
 }
 
 type waiver struct {
@@ -35,20 +35,20 @@ type waiver struct {
 	short []shortfall
 }
 
-// shortfall is a finding on a node of which a waiver covers some facts; left are those
+// shortfall is a finding on a node of which a waiver covers only some facts. left are the facts
 // that no waiver covers.
 type shortfall struct {
 	node string
 	left []string
 }
 
-// taking is what waivers cover together, by their places in the policy.
+// taking holds the findings that some waivers cover together; by are the indexes of these waivers.
 type taking struct {
 	by       []int
 	findings []checks.Finding
 }
 
-// waiversKey is theirs in the Memory of an evaluation.
+// waiversKey is the key of the waivers in the Memory of an evaluation.
 type waiversKey struct{}
 
 func newWaivers(policy checks.Policy) *waivers {
@@ -79,8 +79,8 @@ func factsOf(f checks.Finding) []string {
 	return f.Facts
 }
 
-// covering are the waivers that cover what was found on a node, all its facts together: one
-// alone where one does. What they leave is covered by none.
+// covering returns the waivers that together cover all facts of a finding on a node: a single one
+// if possible. left are the facts that none covers.
 func (w *waivers) covering(f checks.Finding, node string) (by []int, left []string) {
 	inForce := w.inForce(f.Check, node)
 	for _, i := range inForce {
@@ -106,13 +106,12 @@ func (w *waivers) waives(f checks.Finding, node string) bool {
 	return by != nil && left == nil
 }
 
-// takeOut takes what is waived out of a check's findings, node by node, and says whether
-// anything was.
+// takeOut removes the waived nodes from a check's findings, and reports whether there were any.
 func (w *waivers) takeOut(findings []checks.Finding) (counting []checks.Finding, waived bool) {
 	for _, f := range findings {
 		where := f.Nodes
 		if len(where) == 0 {
-			where = []string{""} // the launching machine's, or nobody's
+			where = []string{""} // the launching machine's, or of no machine
 		}
 		var nodes []string
 		for _, node := range where {
@@ -156,15 +155,15 @@ func (w *waivers) take(f checks.Finding, node string) bool {
 	return true
 }
 
-// note remembers whether a check judged all there is, so that a waiver which took
-// nothing is not needed.
+// note records whether a check could judge everything. If so, a waiver that covered nothing is not
+// needed.
 func (w *waivers) note(check checks.Check, verdict checks.Verdict, findings []checks.Finding, sight checks.Sight) {
 	unclear := slices.ContainsFunc(findings, func(f checks.Finding) bool { return f.Verdict == checks.Unknown })
 	w.judged[check.ID] = verdict != checks.Skip && !unclear && sight.Head == "" && len(sight.Unreached)+len(sight.Failed) == 0
 }
 
-// waived are the findings that do not count, in the order of the waivers. What several
-// waivers cover together counts again when the first of them ends.
+// waived returns the waived findings in the order of the waivers. A finding that several waivers
+// cover together counts again when the first of them expires.
 func (w *waivers) waived(r addressing) (all []checks.Waived) {
 	slices.SortFunc(w.taken, func(a, b taking) int { return slices.Compare(a.by, b.by) })
 	for _, t := range w.taken {

@@ -14,7 +14,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// waivedRun is what counts and what is waived, "verdict check nodes", and the exit code.
+// waivedRun returns what counts and what is waived, each as "verdict check nodes", and the report.
 func waivedRun(fleet fleettest.Fleet, policy checks.Policy, catalogue ...checks.Check) (counts, waived []string, r checks.Report) {
 	r = Evaluate(append(catalogue, PolicyInForce), fleet.Fleet, fleet.Launch, policy)
 	spelled := func(f checks.Finding) string {
@@ -42,7 +42,7 @@ func TestWaivers(t *testing.T) {
 		check          checks.Check
 		waivers        []checks.Waiver
 		counts, waived []string
-		verdict        checks.Verdict // of the check
+		verdict        checks.Verdict // the check's verdict
 		exit           int
 	}{
 		"nothing waived":        {fleettest.Healthy(3), fleettest.Says("x", bad("w1")), nil, []string{"fail x w1"}, nil, checks.Fail, 1},
@@ -90,8 +90,8 @@ func TestWaivers(t *testing.T) {
 	}
 }
 
-// TestNamesUnlisted: what the policy names and the hostfile does not is said and no
-// finding; what a filter leaves out is in the hostfile.
+// TestNamesUnlisted checks that names of the policy that the hostfile lacks are listed, without a
+// finding. Nodes that a filter leaves out are in the hostfile.
 func TestNamesUnlisted(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	fleet.Launch.HostsFile, fleet.Launch.Excluded = "hostfile", []string{"ops@w9"}
@@ -118,7 +118,8 @@ func TestNamesUnlisted(t *testing.T) {
 	}
 }
 
-// TestAWaiverOfOnePackage does not cover another one that breaks as much and changed with it.
+// TestAWaiverOfOnePackage checks that a waiver does not cover another package that changed at the
+// same time.
 func TestAWaiverOfOnePackage(t *testing.T) {
 	was, now := fleettest.Healthy(1), fleettest.Healthy(1)
 	now.Nodes[0].Python.Packages["torch"] = "2.9.0"
@@ -131,8 +132,8 @@ func TestAWaiverOfOnePackage(t *testing.T) {
 	}
 }
 
-// TestWaiverInPart: one that covers a part of what was found is not unused, and says what
-// it leaves.
+// TestWaiverInPart checks that a waiver for part of a finding does not count as unused, and that
+// the report names the rest.
 func TestWaiverInPart(t *testing.T) {
 	found := checks.Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}
 	policy := checks.Policy{Today: "2026-11-21", Waivers: []checks.Waiver{{Check: "x", Fact: "shm.size", Until: "2099-12-31", Reason: "known", At: "p:1"}}}
@@ -151,7 +152,8 @@ func TestWaiverInPart(t *testing.T) {
 	}
 }
 
-// TestWaivedTogether: what two waivers cover together has the words of both, each once.
+// TestWaivedTogether checks that a finding covered by two waivers has the reasons of both, each
+// once.
 func TestWaivedTogether(t *testing.T) {
 	found := checks.Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}
 	policy := checks.Policy{Today: "2026-11-21", Waivers: []checks.Waiver{
@@ -170,8 +172,8 @@ func TestWaivedTogether(t *testing.T) {
 	}
 }
 
-// TestSeverities: a severity that a check has anyway changes nothing, and an error's milder
-// findings stay milder.
+// TestSeverities checks that setting the severity that a check has anyway changes nothing, and that
+// milder findings of an error stay milder.
 func TestSeverities(t *testing.T) {
 	plain := checks.Finding{Nodes: []string{"w1"}, Summary: "bad"}
 	milder, graver := checks.Finding{Verdict: checks.Warn, Nodes: []string{"w2"}, Summary: "less"}, checks.Finding{Verdict: checks.Fail, Nodes: []string{"w2"}, Summary: "more"}

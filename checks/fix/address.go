@@ -12,19 +12,21 @@ import (
 	"preflight/internal/text"
 )
 
-// Audience is whom the commands of a finding are for.
+// Audience describes the machines for which the commands of a finding are written.
 type Audience struct {
-	Nodes    []string // the finding's, in hostfile order, nil for one of the launching machine
+	Nodes    []string // nodes of the finding in hostfile order, nil for the launching machine
 	Port     int      // --ssh_port, 0 for none
-	Srun     []string // srun reaches them with these options, in place of ssh, nil where it does not
-	Pods     []string // they are pods that kubectl exec enters with these options, nil where they are not
-	Hostfile string   // the one that was read
-	// Inside is the command that enters what the ranks run in on a node, nil for the node itself.
+	Srun     []string // options of srun if it replaces ssh, otherwise nil
+	Pods     []string // options of kubectl exec if the nodes are pods, otherwise nil
+	Hostfile string   // the hostfile that was read
+	// Inside returns the command that enters the container of the ranks on a node, nil if the ranks
+	// run on the node itself.
 	Inside func(node string) []string
-	IsRoot func(node string) bool // whether we log in there as root, "" for the launching machine
+	IsRoot func(node string) bool // reports whether preflight logs in as root; "" is the launching machine
 }
 
-// Addressed is the line to paste, or where no command does it a note that says what to do.
+// Addressed returns the line to paste. If no command does it, isCommand is false and line is a
+// note.
 func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	nodes := to.Nodes
 	if c.at != nil {
@@ -39,7 +41,7 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 		each = hostfile.Bare(nodes[0])
 	}
 	var words []string
-	kept := false // on the machine, where its ranks run in something
+	kept := false // runs on the machine although its ranks run in a container
 	if remote && to.Inside != nil {
 		words = to.Inside(nodes[0])
 		kept = words != nil && c.isOutside()
@@ -52,7 +54,7 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 			c = c.Remark(andTheOthers)
 		}
 	}
-	isStrangers := kept || c.place == console && to.Pods != nil // whoever we are in a pod, we are nobody on its machine
+	isStrangers := kept || c.place == console && to.Pods != nil // being root in a pod does not make you root on its machine
 	code, remark := c.write(to.names(nodes), each, !isStrangers && to.isRoot(nodes, remote || c.place == console))
 	line = code.String()
 	switch {
@@ -79,7 +81,7 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 
 const andTheOthers = "and so on each of the others, in what its ranks run in"
 
-// alike are the nodes that are entered as the first of them is.
+// alike returns the nodes that are entered with the same command as the first of them.
 func (to Audience) alike(nodes []string) []string {
 	words := to.inside(nodes[0])
 	return slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !slices.Equal(to.inside(name), words) })
@@ -96,8 +98,8 @@ func arePrintable(words []string) bool {
 	return !slices.ContainsFunc(words, func(word string) bool { return !isPrintable(word) })
 }
 
-// handedOn is code for nodes as it is typed here, behind the words that enter what their ranks
-// run in.
+// handedOn returns code for nodes as a person types it on the launching machine, after the words
+// that enter the container of the ranks.
 func (to Audience) handedOn(nodes []string, code string, words []string) string {
 	if words != nil {
 		code = strings.Join(text.Map(words, text.Quote), " ") + " sh -c " + text.Quote(code)
@@ -113,8 +115,8 @@ func (to Audience) handedOn(nodes []string, code string, words []string) string 
 	return to.remoteShell(nodes) + " " + oneWord(code)
 }
 
-// isRoot reports whether we are root wherever a command runs: it needs no sudo then, and in
-// a container there often is none.
+// isRoot reports whether preflight is root wherever a command runs. Such a command needs no sudo,
+// and containers often have none.
 func (to Audience) isRoot(nodes []string, onThem bool) bool {
 	if !onThem || len(nodes) == 0 {
 		nodes = []string{""}
@@ -122,8 +124,8 @@ func (to Audience) isRoot(nodes []string, onThem bool) bool {
 	return !slices.ContainsFunc(nodes, func(node string) bool { return !to.IsRoot(node) })
 }
 
-// names is what the names in a command stand for that only its audience gives; nodes are
-// those it runs on.
+// names resolves the placeholders of a command that depend on its audience. nodes are the nodes
+// that it runs on.
 func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 	return func(name string) (Arg, bool) {
 		switch {
@@ -162,7 +164,7 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 	}
 }
 
-// remoteShell is what a person puts before a command to run it on nodes.
+// remoteShell returns the words before a command that run it on nodes.
 func (to Audience) remoteShell(nodes []string) string {
 	port := to.Port
 	switch {
@@ -182,12 +184,13 @@ func (to Audience) remoteShell(nodes []string) string {
 	return pdsh
 }
 
-// behindBlanks are words quoted, with a blank before each.
+// behindBlanks returns the quoted words, each with a blank before it.
 func behindBlanks(all []string) string {
 	return strings.Join(append([]string{""}, text.Map(all, text.Quote)...), " ")
 }
 
-// jobOf is the Slurm job of options of srun, as a shell has it: by default the one that it is in.
+// jobOf returns the Slurm job in srun's options, by default the job of the shell that runs the
+// command.
 func jobOf(srun []string) Arg {
 	for _, option := range srun {
 		if id, is := strings.CutPrefix(option, "--jobid="); is {
@@ -206,7 +209,8 @@ func (to Audience) inPods(nodes []string, command string) string {
 	return "for pod in " + strings.Join(bare(nodes), " ") + "; do kubectl exec $pod" + options + " --" + command + "; done"
 }
 
-// ofKubectl are the options that begin so: not every command of kubectl takes all of those of exec.
+// ofKubectl returns the options with these prefixes. Some kubectl commands do not take all options
+// of exec.
 func (to Audience) ofKubectl(beginnings ...string) string {
 	var some []string
 	for _, option := range to.Pods {
@@ -217,8 +221,8 @@ func (to Audience) ofKubectl(beginnings ...string) string {
 	return behindBlanks(some)
 }
 
-// oneWord has the shell here hand code on as it stands: in the quotation that changes
-// nothing of it.
+// oneWord quotes code as one word for the local shell, if possible without changing any character
+// of it.
 func oneWord(code string) string {
 	switch {
 	case !strings.ContainsAny(code, "|&;<>()$`\"'\\*?[]{}~#!\n"):

@@ -11,45 +11,46 @@ import (
 	"preflight/internal/text"
 )
 
-// Arg is a value among code. Its type says what it is, and so what of it is safe.
+// Arg is a value in the code of a command. Its type decides how it is quoted, and which values are
+// refused.
 type Arg interface{ write(*writer) }
 
 type (
-	// Word is any word, an option too: a part of the user's own command line, a value.
+	// Word is any word, including an option: a part of the user's own command line, or a value.
 	Word string
 	// Path is a file or directory.
 	Path string
-	// Package is what pip installs by its name, with versions or without: not by an address or
-	// a path, which would be whoever's code.
+	// Package is a package name for pip, with or without a version. Addresses and paths are
+	// refused, because anyone's code could be there.
 	Package string
-	// Module is what python imports.
+	// Module is the name of a Python module.
 	Module string
-	// Operand is any word that is no option: an account, the key of a file.
+	// Operand is any word that is not an option, such as an account or a key of a file.
 	Operand string
-	// Host is the name or address of a machine, with an account before it or without.
+	// Host is the name or address of a machine, with or without an account before it.
 	Host string
-	// Name is what the kernel or a driver calls something: letters, digits and a few signs,
-	// which no shell ever takes for more. Anything else is no such name.
+	// Name is a name from the kernel or a driver: letters, digits and a few signs that no shell
+	// interprets. Anything else is refused.
 	Name string
-	// Pattern is a Name as a regular expression that it alone matches.
+	// Pattern is a Name, written as a regular expression that matches only that name.
 	Pattern string
 	// Variable is the name of an environment variable.
 	Variable string
-	// Setting is one of an environment, and what it is set to.
+	// Setting is an environment variable with its value.
 	Setting struct{ Variable, Value string }
-	// Number is a count, a size, a port, none of which is negative.
+	// Number is a count, a size or a port, and is never negative.
 	Number int64
 	// Text is prose in a remark.
 	Text string
 )
 
-// Code is code among code: a part that is written or left out, or one of two.
+// Code is code as an argument: an optional part, or one of two variants.
 func Code(code literal, args ...Arg) Arg { return filled{code, args} }
 
-// Join is arguments with code between them. None at all are refused.
+// Join returns the arguments with separator between them. An empty list is refused.
 func Join(separator literal, args ...Arg) Arg { return list{separator, args} }
 
-// List is words of one type with code between them, and none at all are refused.
+// List returns words of one type with separator between them. An empty list is refused.
 func List[T interface {
 	~string
 	Arg
@@ -66,7 +67,7 @@ type list struct {
 	args      []Arg
 }
 
-// raw is text of this package's own.
+// raw is text that this package itself has written.
 type raw string
 
 func (x Word) write(w *writer)     { w.word(string(x), isPrintable(string(x))) }
@@ -112,30 +113,30 @@ func (x list) write(w *writer) {
 }
 
 var (
-	// Without parentheses: a zsh that is typed into takes a remark for words, and in some of those
-	// (e:…:) for a command.
+	// Parentheses are not allowed: an interactive zsh does not ignore comments, and would run some
+	// of them (e:…:) as a command.
 	prose    = regexp.MustCompile(`^[\w@%+=:,./ \[\]-]*$`)
 	variable = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 	module   = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
 	host     = regexp.MustCompile(`^([\w.][\w.+-]*@)?[\w:][\w.:%-]*$`)
-	// requirement is of the grammar of PEP 508 what needs no more than an index.
+	// requirement matches the part of PEP 508 that needs only a package index.
 	requirement = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*(\[[\w.,-]*\])?(,?(==|!=|<=|>=|~=|<|>)[\w.!+*-]+)*$`)
 )
 
-// isHost: ssh and pdsh take for an option what begins like one, behind an account too, and
-// pdsh a list or a file where there is a comma, a caret or a slash.
+// isHost refuses names that ssh and pdsh read as an option, even after an account, and those with a
+// comma, caret or slash, which pdsh reads as a list or a file.
 func isHost(name string) bool { return host.MatchString(name) }
 
-// isOperand is whether a program takes a word for what it works on, not for an option, nor an
-// editor for a command.
+// isOperand reports whether programs read a word as an operand, and not as an option or an editor
+// command.
 func isOperand(word string) bool {
 	return isPrintable(word) && word != "" && word[0] != '-' && word[0] != '+'
 }
 
 func isName(word string) bool { return text.IsPlain(word) && isOperand(word) }
 
-// isPrintable is whether a word can be pasted: a terminal takes control characters for
-// commands of its own, and what is not seen is not what it seems.
+// isPrintable reports whether a word is safe to paste: terminals interpret control characters, and
+// invisible characters hide what is pasted.
 func isPrintable(word string) bool {
 	return strings.IndexFunc(word, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) < 0
 }

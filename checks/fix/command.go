@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fix has commands for a person to paste, as values that quote themselves.
+// Package fix builds commands for a person to paste. They quote their own arguments.
 //
-// What a fix is made of comes from two sides: its code is written here, its arguments are
-// from nodes, hostfiles and saved runs, none of which is trusted. The two never meet as
-// text. Code is a constant of the program, by its type, or stands in a table that the program
-// embeds; everything else is an argument whose type says what it is to a shell, and it is quoted
-// for as many shells as read it: one here, a second where ssh or pdsh hands it on. An argument
-// that no quoting makes safe, or that stands where none can be, takes the command away: the line
-// then says to look by hand.
+// A command has two parts. Its code is a constant of this program, or comes from a table that the
+// program embeds. Its arguments come from nodes, hostfiles and saved runs, and none of these is
+// trusted. The two are never joined as text: the type of an argument says how to quote it, for as
+// many shells as read it (the local one, and a second one behind ssh or pdsh). If no quoting makes
+// an argument safe at its place, the command is replaced by the advice to do the step by hand.
 //
-// The package refuses to run anything, and to take code that was put together at run time.
+// The package runs nothing, and accepts no code that was assembled at run time.
 package fix
 
 import (
@@ -24,28 +22,33 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// literal is code, or words for a reader, of the program's own: only a constant that was
-// given no type fits, and so no text that was put together at run time.
+// literal is code, or words for a reader. Only untyped constants convert to it, so text that was
+// assembled at run time does not.
 //
-// In it %s stands for the next argument and %[2]s for the second one, %% for a percent
-// sign. {nodes} are the nodes of a finding, folded, {node} the first of them, {host} its
-// name without a user, {hosts} the like of them all, {hostfile} the file that was read and
-// {ssh_port} the option for ssh's port, with a blank, where there is one; {pods} and {cluster}
-// are the options by which kubectl finds the pods that are nodes, and their cluster alone, {slurm_job}
-// is the Slurm job that srun reaches them in and {srun_options} what it takes for that, each option
-// behind a blank; any other name in braces is an argument that Bind has to give. What follows "   # " is a remark for the
-// reader. Code for a node is written as the shell there is to read it.
+// %s stands for the next argument, %[2]s for the second one, %% for a percent sign. Names in braces
+// stand for:
+//
+//	{node} {nodes}        the first node of the finding, and all of them folded
+//	{host} {hosts}        the same without users, all of them listed
+//	{hostfile}            the hostfile that was read
+//	{ssh_port}            ssh's option for the port with a blank, or nothing
+//	{pods} {cluster}      kubectl's options for the pods, and for their cluster only
+//	{slurm_job}           the Slurm job through which srun reaches the nodes
+//	{srun_options}        srun's options for that, each after a blank
+//
+// Bind must give the value of any other name. Text after "   # " is a remark for the reader. Code
+// for a node is written as the shell on that node must read it.
 type literal string
 
 // Command is a line to paste, not yet addressed to the nodes of a finding.
 type Command struct {
 	role    Role
 	place   place
-	side    side     // of what the ranks run in, where they run in something
-	at      []string // other nodes than the finding's, nil for those
+	side    side     // whether it runs in the container of the ranks, if there is one
+	at      []string // other nodes than those of the finding, nil for the finding's
 	code    filled
-	packed  filled   // of a copy: what writes it to a pipe, for whom rsync does not reach
-	remarks []filled // beside that of the code
+	packed  filled   // for a copy: the command that writes the files to a pipe, used if rsync cannot reach the node
+	remarks []filled // in addition to the remark in the code
 	bound   map[string]Arg
 }
 
@@ -60,7 +63,7 @@ const (
 	Or   Role = "or"   // an alternative to the Fix and Then lines, or a step that a person must decide
 )
 
-// Roles are all of them.
+// Roles lists all roles.
 var Roles = []Role{Look, Fix, Then, Or}
 
 // As returns the command in another role.
@@ -72,7 +75,7 @@ func (c Command) As(role Role) Command {
 // Role returns what the command is for.
 func (c Command) Role() Role { return cmp.Or(c.role, Fix) }
 
-// place is where a command is typed, and by which way it gets where it runs.
+// place is where a command is typed, and how it gets to where it runs.
 type place int
 
 const (
@@ -80,39 +83,40 @@ const (
 	onNodes               // typed there, run on nodes over ssh or pdsh
 	eachHost              // typed there, once for each host
 	console               // typed on the node
-	note                  // no command: something to be done
-	stated                // the user's own, from a file of theirs
+	note                  // not a command, but a step to do by hand
+	stated                // a command from the user's own file
 )
 
-// On runs code on the finding's nodes, by ssh on one and by pdsh on several.
+// On returns a command for the nodes of the finding: with ssh for one node, with pdsh for several.
 func On(code literal, args ...Arg) Command { return Command{place: onNodes, code: filled{code, args}} }
 
-// Here runs code on the launching machine.
+// Here returns a command for the launching machine.
 func Here(code literal, args ...Arg) Command { return Command{place: here, code: filled{code, args}} }
 
-// EachHost runs code on the launching machine once for each host of the finding, which it
-// calls $host.
+// EachHost returns a command that runs on the launching machine once for each host of the finding.
+// The code calls the host $host.
 func EachHost(code literal, args ...Arg) Command {
 	return Command{place: eachHost, code: filled{code, args}}
 }
 
-// Console is code that somebody types on the node itself.
+// Console returns a command that a person types on the node itself.
 func Console(code literal, args ...Arg) Command {
 	return Command{place: console, code: filled{code, args}}
 }
 
-// Note is something to be done that no command does.
+// Note returns a step that no command performs.
 func Note(words literal, args ...Arg) Command {
 	return Command{place: note, remarks: []filled{{words, args}}}
 }
 
-// Stated is a command that the user states in a file of their own, with {nodes} and the like
-// in it, and {ssh} for what runs it on nodes: as they wrote it, but for these.
+// Stated returns a command from a file of the user. Only placeholders such as {nodes}, and {ssh}
+// for the words that run it on nodes, are replaced.
 func Stated(code string) Command {
 	return Command{place: stated, code: filled{literal: literal(strings.ReplaceAll(code, "%", "%%"))}}
 }
 
-// UnmarshalYAML reads a command of a table that the program embeds: its place, and its code or words.
+// UnmarshalYAML reads a command of an embedded table: its place with the code or words, and its
+// role.
 func (c *Command) UnmarshalYAML(node *yaml.Node) error {
 	var row map[string]string
 	if err := node.Decode(&row); err != nil {
@@ -151,8 +155,8 @@ func (c *Command) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// Said is something to be done in the words of a table, the program's own or one in a file of the
-// user's: one line, whatever the file has.
+// Said returns a step in the words of a table, which may come from a file of the user. It is always
+// one line.
 func Said(words string) Command {
 	printed := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -163,29 +167,30 @@ func Said(words string) Command {
 	return Command{place: note, remarks: []filled{{literal: literal(strings.ReplaceAll(printed, "%", "%%"))}}}
 }
 
-// At runs the command on these nodes instead of the finding's, where there are any.
+// At returns the command for these nodes instead of the finding's. Without names it changes
+// nothing.
 func (c Command) At(names ...string) Command {
 	c.at = names
 	return c
 }
 
-// side is where a command for nodes runs whose ranks run in something there.
+// side decides where a command runs if the ranks of the node run in a container.
 type side int
 
 const (
-	bySudo  side = iota // outside what asks for root's rights, which is mostly of the machine
-	inside              // what the ranks have for themselves
-	outside             // the node itself
+	bySudo  side = iota // outside if it uses sudo, because that mostly concerns the machine; otherwise inside
+	inside              // in the container
+	outside             // on the machine
 )
 
-// Outside runs the command on the node itself, where the ranks run in something there.
+// Outside returns the command for the node itself, even if the ranks run in a container.
 func (c Command) Outside() Command {
 	c.side = outside
 	return c
 }
 
-// Inside runs the command in what the ranks run in, where they run in something, though it asks
-// for root's rights: it is of files that these have for themselves.
+// Inside returns the command for the container of the ranks, if there is one, even if it uses sudo:
+// it changes files of the container.
 func (c Command) Inside() Command {
 	c.side = inside
 	return c
@@ -193,7 +198,7 @@ func (c Command) Inside() Command {
 
 func (c Command) isOutside() bool { return c.side == outside || c.side == bySudo && c.UsesSudo() }
 
-// Locally runs a command for nodes where it is typed, for a finding of the launching machine.
+// Locally returns a command for nodes as one for the launching machine.
 func (c Command) Locally() Command {
 	if c.place == onNodes {
 		c.place = here
@@ -201,14 +206,14 @@ func (c Command) Locally() Command {
 	return c.Bind(map[string]Arg{"nodes": raw("this machine")})
 }
 
-// Remark adds to the words beside the command. One that begins with a comma,
-// a colon or a semicolon carries the last one on.
+// Remark adds words to the remark of the command. Words that begin with a comma, colon or semicolon
+// continue the previous remark.
 func (c Command) Remark(words literal, args ...Arg) Command {
 	c.remarks = append(slices.Clip(c.remarks), filled{words, args})
 	return c
 }
 
-// Bind gives arguments to names that the command has in braces.
+// Bind sets arguments for names in braces.
 func (c Command) Bind(args map[string]Arg) Command {
 	args = maps.Clone(args)
 	maps.Copy(args, c.bound)
@@ -216,25 +221,25 @@ func (c Command) Bind(args map[string]Arg) Command {
 	return c
 }
 
-// Lacks reports whether a name in braces is still without an argument.
+// Lacks reports whether a name in braces has no argument yet.
 func (c Command) Lacks() bool {
 	code, remark := c.write(func(name string) (Arg, bool) { return raw(""), addressed[name] }, "", false)
 	return code.lacks || remark.lacks
 }
 
-// addressed are the names that are known once the nodes of a finding are.
+// addressed are the names that get their values from the nodes of a finding.
 var addressed = map[string]bool{
 	"nodes": true, "node": true, "host": true, "hosts": true, "hostfile": true, "ssh": true, "ssh_port": true, "rsh": true,
 	"pods": true, "cluster": true, "srun_options": true, "slurm_job": true,
 }
 
-// UsesSudo reports whether the command asks for root's rights.
+// UsesSudo reports whether the command uses sudo.
 func (c Command) UsesSudo() bool {
 	code, _ := c.write(nothing, "", false)
 	return code.usedSudo
 }
 
-// String tells commands apart that are not addressed yet.
+// String returns a key: different commands have different keys. Neither needs to be addressed yet.
 func (c Command) String() string {
 	code, remark := c.write(nothing, "", false)
 	return strings.Join([]string{string(c.Role()), string('0' + rune(c.place)), strings.Join(c.at, ","), code.String(), remark.String()}, "\x00")
@@ -242,13 +247,13 @@ func (c Command) String() string {
 
 func nothing(string) (Arg, bool) { return nil, false }
 
-// Is reports whether a command is another one, before either is addressed.
+// Is reports whether two commands are the same. Neither needs to be addressed yet.
 func (c Command) Is(other Command) bool { return c.String() == other.String() }
 
-// Compare orders commands, any way as long as it is one.
+// Compare orders commands in an arbitrary but fixed way.
 func Compare(a, b Command) int { return strings.Compare(a.String(), b.String()) }
 
-// write writes the code of a command and its remarks, with what names stand for that are not
+// write returns the code and the remarks of a command. names resolves the placeholders that are not
 // bound.
 func (c Command) write(names func(string) (Arg, bool), each string, asRoot bool) (code, remark *writer) {
 	lookUp := func(name string) (Arg, bool) {

@@ -9,10 +9,11 @@ import (
 	"preflight/hostfile"
 )
 
-// packs has a copy know what writes the path to a pipe: by a name that no tar takes for an
-// option, and from the root, for the one in a container need not know -P (busybox has none).
+// packs adds the command that writes the path to a pipe. The path begins with "." so that tar does
+// not read it as an option, and is relative to / because tar in a container may lack -P (busybox
+// does).
 func (c Command) packs(path string) Command {
-	named := Path("") // which is refused: where it would lie depends on who looks
+	named := Path("") // refused: a relative path means different places on different machines
 	if strings.HasPrefix(path, "/") {
 		named = Path("." + path)
 	}
@@ -20,18 +21,18 @@ func (c Command) packs(path string) Command {
 	return c
 }
 
-// unpacks reads it from one.
+// unpacks is the command that reads the path from a pipe.
 const unpacks = "tar -C / -xf -"
 
-// isBeyondSSH is whether something else than ssh alone leads to what a finding is of: rsync would copy to
-// the machine around it, or be let in nowhere.
+// isBeyondSSH reports whether ssh alone does not lead to where the ranks run. rsync would then copy
+// to the machine around the container, or could not log in.
 func (to Audience) isBeyondSSH(nodes []string) bool {
 	return to.Srun != nil || to.Pods != nil || slices.ContainsFunc(nodes, func(node string) bool { return to.inside(node) != nil })
 }
 
-// piped is a copy through what enters the nodes, which needs no more of an engine than that it passes on
-// what it is told: `docker cp` knows the containers of one machine, `kubectl cp` is this same
-// pipe, and sbcast takes files alone.
+// piped returns a copy through the command that enters the nodes. It needs only that this command
+// passes on standard input. Other ways do less: `docker cp` works on one machine, `kubectl cp` is
+// the same pipe, and sbcast copies single files.
 func (c Command) piped(to Audience) (line string, isCommand bool) {
 	nodes := to.alike(to.Nodes)
 	if len(nodes) < len(to.Nodes) && c.at == nil {
@@ -64,7 +65,7 @@ func (c Command) piped(to Audience) (line string, isCommand bool) {
 	return line, true
 }
 
-// from is how the node is entered that a copy is of, nil for the launching machine.
+// from returns the command that enters the source node of a copy, nil for the launching machine.
 func (c Command) from(to Audience) []string {
 	if c.at == nil {
 		return nil
@@ -72,8 +73,8 @@ func (c Command) from(to Audience) []string {
 	return to.inside(c.at[0])
 }
 
-// reading has nodes that are entered alike read what a command writes: one step of srun tells all of its tasks, and
-// anything else goes to one node at a time.
+// reading returns the pipe that makes nodes read what command writes. They are all entered with the
+// same command. One srun step feeds all its tasks; every other way feeds one node at a time.
 func (to Audience) reading(command string, nodes []string) string {
 	words := to.inside(nodes[0])
 	if to.Pods != nil {
@@ -88,8 +89,8 @@ func (to Audience) reading(command string, nodes []string) string {
 	return "for host in " + strings.Join(bare(nodes), " ") + "; do " + command + " | " + to.handedOn([]string{"$host"}, unpacks, words) + "; done"
 }
 
-// startsAnew is whether pyxis starts a container that no later step sees: those without a name it
-// removes behind the step.
+// startsAnew reports whether pyxis starts a container that later steps do not see: it removes
+// containers without a name after the step.
 //
 // Source: NVIDIA/pyxis, README.md, --container-name.
 func (to Audience) startsAnew() bool {

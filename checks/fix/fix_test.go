@@ -90,7 +90,7 @@ func TestAddressed(t *testing.T) {
 	}
 }
 
-// What the shell here would read is for the one there.
+// TestReadOnce checks that the local shell passes special characters on to the remote shell.
 func TestReadOnce(t *testing.T) {
 	for _, c := range []struct {
 		command Command
@@ -124,7 +124,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// TestLiteralsHaveTheirArguments counts what vet counts for fmt.
+// TestLiteralsHaveTheirArguments counts arguments and verbs, as vet does for fmt.
 func TestLiteralsHaveTheirArguments(t *testing.T) {
 	verb := regexp.MustCompile(`%%|%(?:\[(\d)\])?s`)
 	takes := map[string]bool{"On": true, "Here": true, "EachHost": true, "Console": true, "Note": true, "Code": true, "Remark": true, "Run": true}
@@ -187,8 +187,7 @@ func called(fun ast.Expr) string {
 	return ""
 }
 
-// constant is the text of a literal, or of several that are added up; of a name among them it
-// knows nothing.
+// constant returns the text of a literal or of a sum of literals. It does not resolve names.
 func constant(e ast.Expr) (text string, is bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -211,7 +210,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestUnmarshalYAML reads rows as tables have them. Nothing in them is a verb of fmt.
+// TestUnmarshalYAML reads rows as tables have them. A percent sign in them is not a verb.
 func TestUnmarshalYAML(t *testing.T) {
 	var all []Command
 	if err := yaml.Unmarshal([]byte("- here: date +%s {nodes}\n- inside: 'sudo df   # of {nodes}'\n- note: do it"), &all); err != nil {

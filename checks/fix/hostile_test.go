@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// hostile are words that a shell, ssh or a terminal takes for more.
+// hostile are words that a shell, ssh or a terminal would interpret.
 var hostile = []string{
 	"plain", "$(touch pwned)", "`touch pwned`", "x;touch pwned;", "x&touch pwned&", "x|touch pwned", "x\ntouch pwned\n", "x\rtouch pwned",
 	"';touch pwned;'", `";touch pwned;"`, `\";touch pwned;\"`, `\';touch pwned;\'`, `'"'"';touch pwned;'`, "$(touch${IFS}pwned)", "x#\ntouch pwned",
@@ -21,20 +21,20 @@ var hostile = []string{
 	"w[1-2]", "^/etc/passwd", "a,b", "/re/", strings.Repeat("x'", 300),
 }
 
-// sandbox is a directory whose ssh, pdsh and sudo hand on what they are given as the real
-// ones would, and whose tell writes its arguments down.
+// sandbox returns a directory with programs: its ssh, pdsh and sudo pass their arguments on as the
+// real ones would, and its tell records its arguments.
 func sandbox(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, script := range map[string]string{
-		// ssh takes an option for one wherever it stands before the command, and sshd joins the words.
+		// ssh accepts options anywhere before the command, and sshd joins the words of the command.
 		"ssh": `while :; do case $1 in -p) shift 2;; -oProxyCommand=*) eval "${1#*=}"; exit;; -*) shift;; *@-*) eval "${1#*=}"; exit;; *) break;; esac; done
 shift; exec sh -c "$*"`,
 		"pdsh": `shift 2; test "$1" = -w || exit 9
 case $2 in -*|*@-*|^*|/*) touch pwned;; esac
 shift 2; exec sh -c "$*"`,
 		"sudo": `exec "$@"`, "rsync": `exec tell "$@"`, "tar": `test "$3" = -xf || { shift 4; exec tell "$@"; }`,
-		// What enters a node or what its ranks run in has its command behind its options.
+		// Programs that enter a node or a container have the command after their options.
 		"srun": enters, "kubectl": enters, "docker": enters,
 		"tell": `for word; do printf '%s\0' "$word"; done >> "$RECEIVED"`,
 	} {
@@ -47,7 +47,8 @@ shift 2; exec sh -c "$*"`,
 
 const enters = `while test "$1" != sh; do shift; done; exec "$@"`
 
-// paste runs a line as it would be typed, and returns what arrived and what was made.
+// paste runs a line as if it were typed, and returns the recorded arguments and the files that it
+// created.
 func paste(t *testing.T, bin, line string) (received []string, made []os.DirEntry) {
 	t.Helper()
 	dir, err := os.MkdirTemp(bin, "")
@@ -62,15 +63,16 @@ func paste(t *testing.T, bin, line string) (received []string, made []os.DirEntr
 	if err := os.Mkdir(command.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	command.Run() // whether it works shows in what it prints
+	command.Run() // the recorded arguments show whether it worked
 	if made, err = os.ReadDir(command.Dir); err != nil {
 		t.Fatal(err)
 	}
-	text, _ := os.ReadFile(record) // there is none where nothing arrived
+	text, _ := os.ReadFile(record) // missing if nothing was recorded
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"), made
 }
 
-// pasted remembers what lines printed that made nothing: many words are refused in the same one.
+// pasted caches the result of lines that created no file, because many words are refused with the
+// same line.
 type pasted struct {
 	bin      string
 	received map[string][]string
@@ -89,8 +91,8 @@ func (p pasted) line(t *testing.T, line string) []string {
 	return received
 }
 
-// TestNothingOfAnArgumentRuns pastes hostile words of every type at every depth: each arrives
-// as it was, or the line tells nothing at all.
+// TestNothingOfAnArgumentRuns pastes hostile words of every type at every quoting depth. Each must
+// arrive unchanged, or the line must pass on nothing.
 func TestNothingOfAnArgumentRuns(t *testing.T) {
 	lines := pasted{sandbox(t), map[string][]string{}}
 	types := map[string]func(string) Arg{
@@ -138,7 +140,7 @@ func TestNothingOfAnArgumentRuns(t *testing.T) {
 				asPasted(Note("see %s", arg), one),
 			} {
 				lines.line(t, line)
-				lines.line(t, strings.ReplaceAll(line, "# ", "tell ")) // a shell that takes a remark for code
+				lines.line(t, strings.ReplaceAll(line, "# ", "tell ")) // for a shell that reads a comment as code
 			}
 		}
 		if refusals == 0 || arrivals == 0 {
@@ -147,7 +149,7 @@ func TestNothingOfAnArgumentRuns(t *testing.T) {
 	}
 }
 
-// TestNothingOfANameRuns does the like with what hosts and files are called.
+// TestNothingOfANameRuns does the same with the names of hosts and files.
 func TestNothingOfANameRuns(t *testing.T) {
 	lines := pasted{sandbox(t), map[string][]string{}}
 	for _, word := range hostile {
@@ -168,8 +170,8 @@ func TestNothingOfANameRuns(t *testing.T) {
 	}
 }
 
-// TestNothingOfACopyRuns has files of hostile names copied every way: each is packed by its own
-// name, or the line tells nothing at all.
+// TestNothingOfACopyRuns copies files with hostile names in every way. Each must be packed under
+// its own name, or the line must pack nothing.
 func TestNothingOfACopyRuns(t *testing.T) {
 	lines := pasted{sandbox(t), map[string][]string{}}
 	for way, audience := range beyondSSH("w1", "w2") {
@@ -177,7 +179,7 @@ func TestNothingOfACopyRuns(t *testing.T) {
 		for _, word := range hostile {
 			for _, command := range []Command{CopyTo("/" + word), CopyFrom("w2", "/"+word)} {
 				line := asPasted(command, audience)
-				received := slices.Compact(lines.line(t, line)) // of one tar for each node
+				received := slices.Compact(lines.line(t, line)) // each node runs its own tar
 				if slices.Equal(received, []string{"./" + word}) {
 					arrivals++
 				} else if !slices.Equal(received, []string{""}) || !strings.HasPrefix(line, "# by hand") {
@@ -195,7 +197,7 @@ func TestNothingOfACopyRuns(t *testing.T) {
 	}
 }
 
-// TestTheSandboxTells has the programs of the sandbox do what a hostile word would have them do.
+// TestTheSandboxTells checks that the programs of the sandbox do what a hostile word asks for.
 func TestTheSandboxTells(t *testing.T) {
 	bin := sandbox(t)
 	if received, _ := paste(t, bin, "ssh -p 22 w1 \"tell 'a b'\" c"); !slices.Equal(received, []string{"a b", "c"}) {
@@ -212,8 +214,7 @@ func TestTheSandboxTells(t *testing.T) {
 	}
 }
 
-// asPasted is what a person may paste of a command: of a note too, where they take it for a
-// comment.
+// asPasted returns what a person may paste: a note becomes a comment.
 func asPasted(c Command, to Audience) string {
 	line, isCommand := c.Addressed(to)
 	if !isCommand {

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// toInside is to nodes whose ranks run in a container of the node's name.
+// toInside returns an audience whose ranks run in a container with the name of the node.
 func toInside(nodes ...string) Audience {
 	audience := to(nodes...)
 	audience.Inside = func(node string) []string { return []string{"docker", "exec", "-i", "it's " + node} }
 	return audience
 }
 
-// TestAddressedInside: a command for nodes is typed behind what enters what the ranks run in
-// there, read by the shell here, the node's and the inside's.
+// TestAddressedInside checks commands that follow the words that enter a container. The local
+// shell, the node's shell and the container's shell read them.
 func TestAddressedInside(t *testing.T) {
 	srun, hostile, root := toInside("w1"), to("w1"), toInside("w1")
 	srun.Srun = []string{}
@@ -46,7 +46,7 @@ func TestAddressedInside(t *testing.T) {
 	}
 }
 
-// beyondSSH are the ways to nodes that rsync does not know.
+// beyondSSH returns the ways to nodes that rsync does not support.
 func beyondSSH(nodes ...string) map[string]Audience {
 	ways := map[string]Audience{"container": to(nodes...), "srun": to(nodes...), "pods": to(nodes...), "container in a job": to(nodes...)}
 	for way, audience := range ways {
@@ -64,7 +64,7 @@ func beyondSSH(nodes ...string) map[string]Audience {
 	return ways
 }
 
-// TestCopied: a file goes where the ranks run, by whatever enters that.
+// TestCopied checks that a file arrives where the ranks run, through whatever enters that place.
 func TestCopied(t *testing.T) {
 	one, two := beyondSSH("me@w1"), beyondSSH("w1", "w2")
 	port, mixed, each, unnamed, named := two["container"], two["container"], toInside("w1", "w2"), two["srun"], two["srun"]

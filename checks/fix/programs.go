@@ -10,17 +10,18 @@ import (
 	"preflight/internal/text"
 )
 
-// CopyTo copies a path of the launching machine to each host; directories end in a slash.
+// CopyTo copies a path of the launching machine to each host. Directories end with a slash.
 func CopyTo(path string) Command {
 	return EachHost("rsync %[1]s{rsh} %[2]s $host:%[2]s", rsyncOptions(path), Path(path)).packs(path)
 }
 
-// CopyFrom copies a path of a node to the finding's first one.
+// CopyFrom copies a path of a node to the first node of the finding.
 func CopyFrom(node, path string) Command {
 	return On("rsync %[1]s{rsh} %[2]s {node}:%[2]s", rsyncOptions(path), Path(path)).At(node).packs(path)
 }
 
-// rsyncOptions: -s keeps the other end's shell from reading a path that it would take for more.
+// rsyncOptions adds -s for paths with special characters, so that the remote shell does not
+// interpret them.
 func rsyncOptions(path string) Arg {
 	if text.IsPlain(path) {
 		return Code("-a")
@@ -28,8 +29,8 @@ func rsyncOptions(path string) Arg {
 	return Code("-as")
 }
 
-// Install installs a package by the distribution's own tool, or by either where the name of
-// the system does not tell which: its names with apt and with dnf. Where it runs is Here or On.
+// Install installs a package with the package manager of the distribution, or offers apt and dnf if
+// system names neither. apt and dnf are the names of the package there. where is Here or On.
 func Install(where func(literal, ...Arg) Command, system string, apt, dnf literal) []Command {
 	withAPT, withDNF := where("sudo apt-get install -y "+apt).Inside(), where("sudo dnf install -y "+dnf).Inside()
 	switch {
@@ -46,18 +47,18 @@ var (
 	likeRedHat = regexp.MustCompile("Red Hat|Rocky|AlmaLinux|CentOS|Fedora|Oracle|Amazon")
 )
 
-// Pip is that of an interpreter, on the nodes of a finding.
+// Pip is the pip of a Python interpreter on the nodes of a finding.
 type Pip struct {
 	Python string // its path
-	// Managed is one that its distribution keeps pip off (PEP 668: Debian 12, Ubuntu 23.04, with
-	// python 3.11). A variable says that it may: pip before 23.0.1 does not know the
-	// option, and passes over a variable that it does not know.
+	// Managed means that the distribution forbids pip to change this installation (PEP 668: Debian
+	// 12, Ubuntu 23.04, with Python 3.11). A variable allows it: pip before 23.0.1 rejects the
+	// unknown option, but ignores an unknown variable.
 	Managed bool
-	// Again installs what pip takes for installed, and leaves what that requires alone.
+	// Again reinstalls packages that pip considers installed, without their dependencies.
 	Again bool
 }
 
-// Run runs pip with what it is to do, "install %s".
+// Run runs pip with these arguments, such as "install %s".
 func (p Pip) Run(code literal, args ...Arg) Command {
 	args = append([]Arg{Path(p.Python)}, args...)
 	if !p.Managed {
@@ -66,33 +67,33 @@ func (p Pip) Run(code literal, args ...Arg) Command {
 	return On("env PIP_BREAK_SYSTEM_PACKAGES=1 %s -m pip "+code, args...).Remark("or, better, have the launch use a venv")
 }
 
-// List shows what is installed.
+// List lists the installed packages.
 func (p Pip) List() Command { return On("%s -m pip list", Path(p.Python)) }
 
-// Requirement is a package in the very version that is wanted, "2.6.0+cu124", "" for any.
+// Requirement is a package in an exact version, such as "2.6.0+cu124"; "" means any version.
 type Requirement struct{ Name, Version string }
 
-// pytorchLabel is what pytorch.org's own builds have behind the "+" of their versions.
-// There is an index for each.
+// pytorchLabel matches the part after "+" in versions of pytorch.org's own builds. Each label has
+// its own index.
 //
 // Source: https://download.pytorch.org/whl, as https://pytorch.org/get-started names it.
 var pytorchLabel = regexp.MustCompile(`^(cpu|cu\d+|rocm\d[\d.]*)$`)
 
-// sourceRelease is what torch's source and that of its family calls itself between releases:
-// no index has it.
+// sourceRelease matches the version of torch packages built from source between releases. No index
+// has them.
 var sourceRelease = regexp.MustCompile(`^\d+(\.\d+)*a0$`)
 
 func isSourceBuild(w Requirement) bool {
 	return strings.HasPrefix(w.Name, "torch") && sourceRelease.MatchString(w.Version)
 }
 
-// Install installs packages in the versions wanted, by one command for each index that has
-// such builds. What a team or a distribution has built itself ("2.6.0a0+ecddbd81a.nv24.12",
-// Debian's "1.13.0a0") no index has, for PyPI takes no version with a "+".
+// Install installs packages in the wanted versions, with one command for each index. Builds of a
+// team or a distribution ("2.6.0a0+ecddbd81a.nv24.12", Debian's "1.13.0a0") are in no index: PyPI
+// accepts no version with "+".
 func (p Pip) Install(wanted []Requirement) (commands []Command) {
 	var indexes []string
 	var built []string
-	packages := map[string][]string{} // by index, "" for the usual one
+	packages := map[string][]string{} // by index, "" for PyPI
 	for _, w := range wanted {
 		public, label, labelled := strings.Cut(w.Version, "+")
 		index := ""

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestOnlyAPolicyStatesCode: code that is no constant of the program comes from the user's
-// own file, and from nowhere else.
+// TestOnlyAPolicyStatesCode checks that code which is not a constant of the program comes only from
+// the user's own file.
 func TestOnlyAPolicyStatesCode(t *testing.T) {
 	met := 0
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {

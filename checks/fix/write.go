@@ -14,31 +14,31 @@ type filled struct {
 	args    []Arg
 }
 
-// writer writes arguments where code names them. Where code has opened a quotation, which no
-// quoting of ours gets out of, an argument must be plain, or the command is refused. In a
-// remark it is left out instead: some shells take a remark for code.
+// writer writes code with its arguments. Inside a quotation of the code, quoting cannot protect an
+// argument, so only plain arguments are accepted there and others refuse the command. A remark
+// leaves such arguments out, because some shells run comments as code.
 type writer struct {
 	strings.Builder
 	names    func(string) (Arg, bool)
 	isCode   bool
 	in       quotation
-	remark   *writer // of what follows the code
-	each     string  // what $host is, "" for itself
-	asRoot   bool    // leaves out what root can do without
+	remark   *writer // writes the remark after the code
+	each     string  // the value of $host, "" to keep it
+	asRoot   bool    // leaves out what root does not need
 	usedSudo bool
 	refused  bool
-	lacks    bool // a name has no argument
+	lacks    bool // a name in braces has no argument
 }
 
-// quotation is the sign that will end what a shell takes as quoted, 0 outside of any.
+// quotation is the character that ends the current quotation, 0 outside of one.
 type quotation byte
 
-// hereDocument is one that no sign ends.
+// hereDocument is a quotation that no character ends.
 const hereDocument quotation = 0xff
 
 const remarkMark = "   # "
 
-// sudo is what root leaves out, and what it has instead.
+// sudo maps each word that asks for root to its replacement for root.
 var sudo = []struct{ asked, asRoot string }{{"sudo ", ""}, {"sudoedit ", "vi "}}
 
 func (w *writer) text(t filled) {
@@ -68,7 +68,7 @@ func (w *writer) text(t filled) {
 	}
 }
 
-// read reads one sign of code, and the next where that is no sign of its own.
+// read reads one character of code, and the next one if it is escaped.
 func (q *quotation) read(code string) (signs int) {
 	c := quotation(code[0])
 	switch {
@@ -143,7 +143,7 @@ func (w *writer) isWordStart() bool {
 	return before == "" || strings.ContainsRune(" \t;&|('\"`", rune(before[len(before)-1]))
 }
 
-// word writes one word of the shell that reads it.
+// word writes one word for the shell that reads it.
 func (w *writer) word(word string, isSafe bool) {
 	switch {
 	case isSafe && (!w.isCode || w.in == 0 || text.IsPlain(word)):

@@ -11,8 +11,8 @@ import (
 	"preflight/facts"
 )
 
-// movedBy are the variables that send to another directory what a launch would
-// write to a place, the first that is set.
+// movedBy lists, for each place that a launch writes to, the variables that move it to another
+// directory. The first one that is set wins.
 var movedBy = map[string][]string{
 	"tmp":              {"TMPDIR"},
 	"hf-cache":         {"HF_HUB_CACHE", "HF_HOME"},
@@ -21,8 +21,8 @@ var movedBy = map[string][]string{
 	"torch-extensions": {"TORCH_EXTENSIONS_DIR"},
 }
 
-// Moved is whether the launch's exports lead away from a place: the probe looked where its
-// own session's environment led it.
+// Moved reports whether the launch's exports move a place to another directory. The probe used the
+// environment of its own session.
 func Moved(view checks.View, node *facts.Node, place *facts.Place) bool {
 	settings := Env(view, node)
 	for _, name := range movedBy[place.Role] {
@@ -34,15 +34,15 @@ func Moved(view checks.View, node *facts.Node, place *facts.Place) bool {
 	return false
 }
 
-// Cache is a directory of a node that ranks compile into while they run.
+// Cache is a directory on a node in which ranks compile code while they run.
 type Cache struct {
 	*facts.Place
-	Variable string // that moves it
+	Variable string // the variable that moves it
 }
 
-// Caches are those that the ranks of a node will compile into, as far as that is known: Triton
-// on GPUs, where it is installed; Inductor, where somebody has moved it out of the temporary
-// directory; and the ops of DeepSpeed that the installed package does not bring.
+// Caches returns the known directories in which the ranks of a node will compile: Triton's on GPUs
+// if it is installed, Inductor's if it was moved out of the temporary directory, and DeepSpeed's
+// for ops that the installed package lacks.
 func Caches(view checks.View, node *facts.Node) (caches []Cache) {
 	for i := range node.Disk.Places {
 		place := &node.Disk.Places[i]
@@ -66,17 +66,17 @@ func compiles(view checks.View, node *facts.Node, role string) bool {
 	return false
 }
 
-// OverNFS is whether a place is on NFS, where a lock of flock may hold on one machine alone and
-// what another has just renamed or removed is still believed in for seconds.
+// OverNFS reports whether a place is on NFS. There, flock may lock only on one machine, and a
+// client may see renamed or removed files for seconds.
 func OverNFS(place *facts.Place) bool { return place.FSType == "nfs" || place.FSType == "nfs4" }
 
-// Crowd are the nodes that compile into one directory over NFS.
+// Crowd holds the nodes that compile in one directory on NFS.
 type Crowd struct {
 	Cache
 	Nodes []*facts.Node
 }
 
-// CrowdedCaches are the directories over NFS that more than one of the nodes compiles into.
+// CrowdedCaches returns the NFS directories in which more than one node compiles.
 func CrowdedCaches(view checks.View) (crowds []Crowd) {
 	for _, node := range view.Nodes {
 		if node.Disk == nil {
@@ -96,8 +96,8 @@ func CrowdedCaches(view checks.View) (crowds []Crowd) {
 	return slices.DeleteFunc(crowds, func(c Crowd) bool { return len(c.Nodes) < 2 })
 }
 
-// Elsewhere is a directory on the nodes' own disks for a crowded cache, by the user who
-// launches, as other people's would be in the way; "" where no such disk was seen on all of them.
+// Elsewhere returns a directory on the nodes' local disks for a crowded cache, with the user's name
+// in it so that users do not collide. It returns "" if no such disk was seen on all of the nodes.
 func (c Crowd) Elsewhere() string {
 	user := ""
 	if host := c.Nodes[0].Host; host != nil && host.User != "root" {

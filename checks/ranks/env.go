@@ -13,21 +13,21 @@ import (
 	"preflight/launch"
 )
 
-// Env is what the ranks on a node will see. An empty value counts as not set, which is how
-// NCCL, gloo and torch take it.
+// Env returns the environment of the ranks on a node. An empty value counts as not set, as in NCCL,
+// gloo and torch.
 func Env(view checks.View, node *facts.Node) launch.Env {
 	return launch.RankEnv(node.Env, view.Launch.Exports)
 }
 
-// Settings are those of them that are set, sorted by name.
+// Settings returns the variables that are set for the ranks, sorted by name.
 func Settings(view checks.View, node *facts.Node) []facts.Setting {
 	return slices.DeleteFunc(Env(view, node).All(), func(s facts.Setting) bool { return s.Value == "" })
 }
 
-// Unread is why nothing of the launch reads a variable, as far as its prefix tells whose it
-// is; "" where something may.
+// Unread returns why nothing in the launch reads a variable, judged by its prefix; "" if something
+// may.
 func Unread(view checks.View, name string) string {
-	asksForGPUs := view.Launch.AcceleratorAssumed && view.Launch.PerNode == "gpu" // by --nproc_per_node, though none was seen
+	asksForGPUs := view.Launch.AcceleratorAssumed && view.Launch.PerNode == "gpu" // --nproc_per_node=gpu, although no GPU was seen
 	switch prefix, _, _ := strings.Cut(name, "_"); {
 	case prefix == "NCCL" && !UsesNCCL(view) && !asksForGPUs:
 		return "NCCL is not used with accelerator cpu"
@@ -39,7 +39,7 @@ func Unread(view checks.View, name string) string {
 	return ""
 }
 
-// Origin is a setting as its author would look for it.
+// Origin returns a setting with the place where it is set.
 func Origin(view checks.View, setting facts.Setting) string {
 	if export, isExported := Exported(view, setting.Name); isExported {
 		return fmt.Sprintf("%s=%s, exported to every node from %s", setting.Name, setting.Value, source(export, "the launching machine's environment"))
@@ -54,8 +54,8 @@ func source(setting facts.Setting, environment string) string {
 	return setting.Source
 }
 
-// TakeOut is the way to take a setting out where it comes from: the launching
-// machine, a configuration file of the node, or some file its shell reads.
+// TakeOut returns the commands that remove a setting where it is set: on the launching machine, in
+// a configuration file of the node, or in a file that its shell reads.
 func TakeOut(view checks.View, setting facts.Setting) []fix.Command {
 	name := setting.Name
 	export, isExported := Exported(view, name)
@@ -80,12 +80,12 @@ func Exported(view checks.View, name string) (facts.Setting, bool) {
 	return view.Launch.Exports[i], true
 }
 
-// SearchSession finds the file that sets a variable in a session without login.
+// SearchSession finds the file that sets a variable in non-login sessions.
 func SearchSession(name string) fix.Command {
 	return fix.On("grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment   # which file sets it", fix.Variable(name)).As(fix.Look)
 }
 
-// Exporting is the launch with one more variable exported to every node.
+// Exporting returns the launch with one more variable exported to every node.
 func Exporting(prediction launch.Prediction, name, value string) launch.Prediction {
 	exports := slices.DeleteFunc(slices.Clone(prediction.Exports), func(s facts.Setting) bool { return s.Name == name })
 	prediction.Exports = append(exports, facts.Setting{Name: name, Value: value, Source: ".deepspeed_env"})

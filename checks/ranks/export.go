@@ -10,13 +10,13 @@ import (
 	"preflight/launch"
 )
 
-// grammars are what the value of a variable may look like that is exported to the ranks; the
-// first row holds whose variables have that name. DeepSpeed writes it into a command for a shell
-// on every node as it is, or in double quotes, so what is no such value is nobody's to write down.
+// grammars hold the values that preflight suggests to export for a variable; the first row whose
+// names match applies. DeepSpeed writes a value into a shell command on every node, unquoted or in
+// double quotes, so preflight suggests no other values.
 //
 // Source: deepspeed/launcher/multinode_runner.py, add_export and get_cmd, 0.6.0 to 0.19.8. The
-// values: NVIDIA/nccl 2.30, parseStringList in misc/utils.cc; torch 2.9,
-// ProcessGroupGloo.cpp, which splits at commas.
+// values: NVIDIA/nccl 2.30, parseStringList in misc/utils.cc; torch 2.9, ProcessGroupGloo.cpp,
+// which splits at commas.
 var grammars = []struct{ names, value *regexp.Regexp }{
 	{named(`NCCL_SOCKET_IFNAME`), value(`\^?=?` + listOf(interfaceName))},
 	{named(`(GLOO|TP)_SOCKET_IFNAME`), value(listOf(interfaceName))},
@@ -25,11 +25,11 @@ var grammars = []struct{ names, value *regexp.Regexp }{
 	{named(`MASTER_ADDR`), value(`[\w:][\w.:-]*`)},
 	{named(`CUDA_HOME|TORCH_EXTENSIONS_DIR|TRITON_CACHE_DIR|TORCHINDUCTOR_CACHE_DIR`), value(path)},
 	{named(`PATH|LD_LIBRARY_PATH`), value(path + `(:` + path + `)*`)},
-	{named(`[A-Za-z_]\w*`), value(`[\w@+=:,./^-]*`)}, // pdsh puts names in place of %h and the like
+	{named(`[A-Za-z_]\w*`), value(`[\w@+=:,./^-]*`)}, // no %, because pdsh replaces %h by the host's name
 }
 
 const (
-	interfaceName = `[A-Za-z0-9][\w.:-]{0,14}` // the kernel's own are: renamed ones may be anything without "/" and blanks
+	interfaceName = `[A-Za-z0-9][\w.:-]{0,14}` // names that the kernel assigns; renamed ones may have any character but "/" and blanks
 	path          = `/[\w@+=,./-]*`
 )
 
@@ -39,8 +39,7 @@ func named(names string) *regexp.Regexp { return regexp.MustCompile(`^(` + names
 
 func value(grammar string) *regexp.Regexp { return regexp.MustCompile(`^(` + grammar + `)$`) }
 
-// Exportable is whether a variable may be exported with a value: whether it is one that the
-// variable takes.
+// Exportable reports whether preflight may suggest to export a variable with a value.
 func Exportable(variable, value string) bool {
 	for _, g := range grammars {
 		if g.names.MatchString(variable) {
@@ -56,7 +55,7 @@ const (
 	byHand = "a shell may misread its value, which is not valid for this variable. If the value is right, set it by hand on the nodes"
 )
 
-// NotExported says why a variable is not, and what to do instead.
+// NotExported returns why preflight does not suggest a value, and what to do instead.
 func NotExported(variable string) string {
 	if strings.HasSuffix(variable, "_SOCKET_IFNAME") {
 		return renamed
@@ -64,7 +63,7 @@ func NotExported(variable string) string {
 	return byHand
 }
 
-// refused is that as a fix.
+// refused returns the same as a step of a fix.
 func refused(variable string) fix.Command {
 	if NotExported(variable) == renamed {
 		return fix.Note("no command sets %s: "+renamed, fix.Variable(variable))
@@ -72,7 +71,8 @@ func refused(variable string) fix.Command {
 	return fix.Note("no command sets %s: "+byHand, fix.Variable(variable))
 }
 
-// ExportLine sets a variable for every rank of the launch, where its value can be exported.
+// ExportLine returns the command that sets a variable for every rank of the launch, or a note if
+// the value is not exportable.
 func ExportLine(p launch.Prediction, name, value string) fix.Command {
 	switch {
 	case !Exportable(name, value):

@@ -13,8 +13,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// FleetNCCL is the NCCL version most nodes have, "" when none showed one. It
-// stands in for a node whose python could not be asked.
+// FleetNCCL returns the NCCL version of most nodes, "" if none reported one. It is used for nodes
+// whose Python did not answer.
 func FleetNCCL(v checks.View) string {
 	seen := compare.Without(v.Nodes, func(n *facts.Node) bool { return nccl.Version(n) == "" })
 	if len(seen) == 0 {
@@ -23,16 +23,16 @@ func FleetNCCL(v checks.View) string {
 	return compare.GroupBy(seen, nccl.Version)[0].Value
 }
 
-// UsesNCCL is whether the ranks compute where NCCL carries what they tell each other. On
-// processors they talk by gloo, and nothing that NCCL reads or needs matters.
+// UsesNCCL reports whether the ranks use NCCL. Ranks on CPUs use gloo, and NCCL's settings and
+// needs do not matter.
 func UsesNCCL(view checks.View) bool { return view.Launch.Accelerator != "cpu" }
 
-// UsesGloo is whether the ranks make a group of gloo for certain: on processors, and where
-// the script asks for one by name beside NCCL's. What it imports may do so elsewhere.
+// UsesGloo reports whether the ranks certainly create a gloo group: on CPUs, and if the script asks
+// for one by name. Imported modules may also create one.
 //
-// Of what launches it none does by itself: DeepSpeed's backend is its accelerator's alone
-// (deepspeed/comm/torch.py, 0.19.8), accelerate adds cpu:gloo for FSDP only (state.py,
-// 1.15), and init_process_group() without a backend takes the accelerator's since torch 2.6.
+// No launcher does so by itself: DeepSpeed uses only its accelerator's backend
+// (deepspeed/comm/torch.py, 0.19.8), accelerate adds cpu:gloo for FSDP only (state.py, 1.15), and
+// init_process_group() without a backend uses the accelerator's since torch 2.6.
 func UsesGloo(view checks.View) bool {
 	makesGloo := func(named facts.LaunchFile) bool {
 		file := FileAt(view.Head, named)
@@ -41,10 +41,11 @@ func UsesGloo(view checks.View) bool {
 	return !UsesNCCL(view) || slices.ContainsFunc(view.Launch.Files, makesGloo)
 }
 
-// NoInterface is the first of what gloo or tensorpipe are given that is no interface of a node with an
-// address: they know neither prefixes nor marks.
+// NoInterface returns the first name of a gloo or tensorpipe list that is not an interface of the
+// node with an address. These libraries support neither prefixes nor the marks of NCCL.
 //
-// Source: facebookincubator/gloo, transport/tcp/device.cc; pytorch/tensorpipe, transport/uv/utility.cc.
+// Source: facebookincubator/gloo, transport/tcp/device.cc; pytorch/tensorpipe,
+// transport/uv/utility.cc.
 func NoInterface(net *facts.Net, list string) (name string, isAny bool) {
 	usable := nccl.Addressed(net)
 	for item := range strings.SplitSeq(list, ",") {
@@ -55,7 +56,7 @@ func NoInterface(net *facts.Net, list string) (name string, isAny bool) {
 	return "", false
 }
 
-// GlooMesh is which of the nodes gloo's ranks will call.
+// GlooMesh returns which nodes gloo's ranks will call.
 func GlooMesh(view checks.View) nccl.GlooMesh {
 	return checks.Remember(view, glooMesh{}, func() nccl.GlooMesh {
 		return nccl.NewGlooMesh(view.Everywhere(), func(node *facts.Node) nccl.Choice { return nccl.Gloo(view.Launch, node) })
@@ -64,10 +65,10 @@ func GlooMesh(view checks.View) nccl.GlooMesh {
 
 type glooMesh struct{}
 
-// ByOrder is why an address that no peer can call does no harm to gloo.
-const ByOrder = "by luck: of two gloo ranks the one with the larger address calls the other, and this node's is the larger of every pair"
+// ByOrder is why an address that no peer can call does not disturb gloo.
+const ByOrder = "by chance: the gloo rank with the larger address calls the other, and this node always has the larger one"
 
-// NCCLNetwork is what NCCL on a node will reach the others by.
+// NCCLNetwork returns the network that NCCL on a node will use to reach the others.
 func NCCLNetwork(view checks.View, node *facts.Node) *nccl.Network {
 	return checks.Remember(view, networkOn{node}, func() *nccl.Network {
 		network := nccl.NetworkOf(view.Launch, node)
@@ -77,14 +78,14 @@ func NCCLNetwork(view checks.View, node *facts.Node) *nccl.Network {
 
 type networkOn struct{ node *facts.Node }
 
-// UsingIB is the nodes whose ranks would use InfiniBand or RoCE, or why there
-// are none. A node without an adapter counts: the others have some.
+// UsingIB returns the nodes whose ranks would use InfiniBand or RoCE, or the reason why there are
+// none. It includes nodes without an adapter if other nodes have one.
 func UsingIB(view checks.View) (nodes []*facts.Node, reason string) {
 	if !UsesNCCL(view) {
-		return nil, "ranks on cpu talk by gloo, over TCP"
+		return nil, "ranks on CPUs use gloo over TCP"
 	}
 	if len(view.All) < 2 {
-		return nil, "ranks of one node need no network"
+		return nil, "the ranks of one node need no network"
 	}
 	hasDevices, disabled := false, 0
 	for _, node := range view.Nodes {
@@ -99,14 +100,14 @@ func UsingIB(view checks.View) (nodes []*facts.Node, reason string) {
 	case !hasDevices:
 		return nil, "no node has an InfiniBand or RoCE adapter"
 	case disabled == len(view.Nodes):
-		return nil, "the environment keeps NCCL off InfiniBand on every node"
+		return nil, "the environment disables InfiniBand for NCCL on every node"
 	}
 	return nodes, ""
 }
 
-// SwitchDoors are the adapters behind which a node's NVSwitches are managed and that carry no
-// data. Where who looked was not root, they are guessed on a machine with B200 or B300: the
-// InfiniBand functions that are several of one ConnectX-7, where others are not.
+// SwitchDoors returns the adapters that only manage a node's NVSwitches and carry no data. If the
+// agent did not run as root, they are guessed on machines with B200 or B300: they are the
+// InfiniBand functions of a ConnectX-7 with several functions.
 //
 // Source: NVIDIA, DGX B200 and HGX B200 user guides, network ports.
 func SwitchDoors(node *facts.Node) []string {
@@ -139,7 +140,8 @@ func SwitchDoors(node *facts.Node) []string {
 	return doors
 }
 
-// IsHGXBlackwell is whether a GPU sits on a board whose NVSwitches do not show on the bus.
+// IsHGXBlackwell reports whether a GPU is on a board whose NVSwitches are not visible on the PCI
+// bus.
 func IsHGXBlackwell(card facts.Card) bool {
 	return strings.Contains(card.Name, " B200") || strings.Contains(card.Name, " B300")
 }

@@ -11,8 +11,9 @@ import (
 	"preflight/launch/nccl"
 )
 
-// TakingRails is what has NCCL take those rails that answered and no others; the zero value where it takes a port
-// besides that is no rail, or where what it takes is not alike on all nodes.
+// TakingRails returns the setting that makes NCCL use only the rails that answered. It returns the
+// zero value if NCCL also uses a port that is not a rail, or uses different ones on different
+// nodes.
 func TakingRails(view checks.View, answered []string) facts.Setting {
 	first, sockets := []string(nil), false
 	for i, node := range view.Nodes {

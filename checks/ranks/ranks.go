@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ranks says what the ranks of a launch will run on and with: the nodes, their
-// environment and where each setting of it comes from, the interpreter that answers, and the
-// network that NCCL will use.
+// Package ranks describes what the ranks of a launch will use: their nodes, their environment and
+// where each setting comes from, their interpreter, and the network that NCCL will use.
 //
-// It refuses to judge any of it.
+// It judges none of these.
 package ranks
 
 import (
@@ -18,9 +17,8 @@ import (
 	"preflight/launch"
 )
 
-// Nodes are the machines that ranks will run on, as far as a check may look
-// at them: where DeepSpeed starts the only host's ranks on the launching machine,
-// it is that one.
+// Nodes returns the machines that will run ranks, as far as the check can see them. If DeepSpeed
+// starts the ranks of a single host on the launching machine, that is the only one.
 func Nodes(view checks.View) []*facts.Node {
 	if view.Launch.Local && view.Head != nil {
 		return []*facts.Node{view.Head}
@@ -28,21 +26,20 @@ func Nodes(view checks.View) []*facts.Node {
 	return view.Nodes
 }
 
-// OfMachine has the fixes of a finding run where they are typed, if it is one of
-// the launching machine.
+// OfMachine makes the fixes of a finding run locally if machine is the launching machine.
 func OfMachine(view checks.View, machine *facts.Node, f checks.Finding) checks.Finding {
 	if machine != view.Head {
 		return f
 	}
-	f.Remedy = slices.Clone(f.Remedy) // findings share the lists of their checks
+	f.Remedy = slices.Clone(f.Remedy) // findings share the slices of their checks
 	for i, command := range f.Remedy {
 		f.Remedy[i] = command.Locally()
 	}
 	return f
 }
 
-// RemoteMount is the file system by which a node has a place from elsewhere, "" where the
-// place is its own, is not there or was not seen.
+// RemoteMount returns the remote file system that provides a place on a node, "" if the place is
+// local, missing or was not seen.
 func RemoteMount(node *facts.Node, role string) string {
 	if node.Disk == nil {
 		return ""
@@ -56,8 +53,8 @@ func RemoteMount(node *facts.Node, role string) string {
 	return node.Disk.Places[at].FSType
 }
 
-// ContainerOf is the kind of container a node is, as facts.Host spells it, else the program that
-// took us inside, "" for a machine of its own and where that was not seen.
+// ContainerOf returns the kind of container that a node is, as facts.Host spells it, or the program
+// with which preflight entered it; "" if the node is a machine or this was not seen.
 func ContainerOf(node *facts.Node) string {
 	if node.Host != nil && node.Host.Container != "" {
 		return node.Host.Container
@@ -65,11 +62,11 @@ func ContainerOf(node *facts.Node) string {
 	return engineOf(node)
 }
 
-// engines are the programs that enter containers of their own kind.
+// engines are the programs that enter containers.
 var engines = []string{"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "nsenter"}
 
-// engineOf is the one that took us into what the ranks run in, "" where we were taken
-// nowhere. A word behind it may be a container's name.
+// engineOf returns the program with which preflight entered the container of the ranks, "" if it
+// entered none. The words after it may include the container's name.
 func engineOf(node *facts.Node) string {
 	if node.SSH == nil {
 		return ""
@@ -82,8 +79,8 @@ func engineOf(node *facts.Node) string {
 	return ""
 }
 
-// HeadNode is the node that the launching machine is. It is none of them where
-// boot id, machine id or network namespace differ, or were not seen on both.
+// HeadNode returns the node that is the launching machine. isNode is false if boot ID, machine ID
+// or network namespace differ, or were not seen on both.
 func HeadNode(view checks.View) (node *facts.Node, isNode bool) {
 	if view.Head == nil {
 		return nil, false
@@ -97,8 +94,7 @@ func HeadNode(view checks.View) (node *facts.Node, isNode bool) {
 	return nil, false
 }
 
-// FileAt is what a machine has at a path that the launch names, nil where that was
-// not looked at.
+// FileAt returns the facts of a file that the launch names, nil if they were not collected.
 func FileAt(machine *facts.Node, named facts.LaunchFile) *facts.File {
 	if machine == nil || machine.Files == nil {
 		return nil
@@ -111,17 +107,18 @@ func FileAt(machine *facts.Node, named facts.LaunchFile) *facts.File {
 	return nil
 }
 
-// RemoteFS are file systems that a node mounts from elsewhere.
+// RemoteFS are the types of file systems that a node mounts over a network.
 var RemoteFS = []string{"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "glusterfs", "fuse.glusterfs", "fuse.juicefs", "fuse.sshfs", "9p", "virtiofs", "wekafs"}
 
-// OwnFS are file systems that lie on the machine itself.
+// OwnFS are the types of local file systems.
 var OwnFS = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "tmpfs"}
 
-// CountInodes are the file systems with a fixed number of inodes. The others (btrfs, NFS
-// servers of all kinds) may truthfully report 0.
+// CountInodes are the file systems with a fixed number of inodes. Others (btrfs, some NFS servers)
+// may correctly report 0.
 var CountInodes = []string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}
 
-// ScriptAt is the script of the launch as a machine has it, nil where it was not looked at.
+// ScriptAt returns the facts of the script of the launch on a machine, nil if they were not
+// collected.
 func ScriptAt(p launch.Prediction, machine *facts.Node) *facts.File {
 	i := slices.IndexFunc(p.Files, func(f facts.LaunchFile) bool { return f.Role == facts.RoleScript })
 	if i < 0 {
@@ -130,13 +127,12 @@ func ScriptAt(p launch.Prediction, machine *facts.Node) *facts.File {
 	return FileAt(machine, p.Files[i])
 }
 
-// Answering is the nodes whose interpreter answered; what is wrong
-// with the others is python-same's finding, and no other check's.
+// Answering returns the nodes whose interpreter answered. Only python-same reports the others.
 func Answering(view checks.View) []*facts.Node {
 	return compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Python == nil || !n.Python.Found || n.Python.Problem != "" })
 }
 
-// Nowhere is the reason to skip what needs a package that no node has.
+// Nowhere returns the reason to skip a check that needs a package, if no node has it.
 func Nowhere(view checks.View, what string) []checks.Finding {
 	nodes := Answering(view)
 	if len(nodes) == 0 {
@@ -145,8 +141,8 @@ func Nowhere(view checks.View, what string) []checks.Finding {
 	return checks.Skipped(fmt.Sprintf("no node has %s installed for %s", what, nodes[0].Python.Path))
 }
 
-// TorchBuild is what a node's torch was built for: "CUDA 12.4", "ROCm 6.2", "CPU", "" where
-// there is none.
+// TorchBuild returns the platform of a node's torch: "CUDA 12.4", "ROCm 6.2", "CPU", "" without
+// torch.
 func TorchBuild(node *facts.Node) string {
 	switch torch := node.Python.Torch; {
 	case torch == nil:

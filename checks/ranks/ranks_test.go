@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOfMachineLeavesTheTemplates: findings share the list of a check's fixes, and what
-// is written for the launching machine must not be there for the next.
+// TestOfMachineLeavesTheTemplates: findings share the commands of their check, so OfMachine must
+// not change them.
 func TestOfMachineLeavesTheTemplates(t *testing.T) {
 	head := &facts.Node{Name: "launching machine"}
 	shared := []fix.Command{fix.On("lspci")}

@@ -11,8 +11,8 @@ import (
 	"preflight/facts"
 )
 
-// StartWithGPUs starts a container of a kind with the GPUs and the driver of its
-// machine: what it was not given when it was started, it never gets.
+// StartWithGPUs returns the commands that start a container with the GPUs and the driver of its
+// machine. A running container cannot get them later.
 func StartWithGPUs(container string) []fix.Command {
 	const anew = "   # start the container of {nodes} anew with this"
 	for _, e := range engines {
@@ -31,10 +31,10 @@ func StartWithGPUs(container string) []fix.Command {
 	return []fix.Command{fix.Note("start the container of {nodes} anew with the GPUs and the driver's libraries of its machine")}
 }
 
-// StartWithAMD is StartWithGPUs for those of AMD.
+// StartWithAMD is StartWithGPUs for AMD GPUs.
 //
-// Source: ROCm 6.2, Running ROCm Docker containers; ROCm/k8s-device-plugin, README.md;
-// Apptainer 1.3, GPU Support.
+// Source: ROCm 6.2, Running ROCm Docker containers; ROCm/k8s-device-plugin, README.md; Apptainer
+// 1.3, GPU Support.
 func StartWithAMD(container string) []fix.Command {
 	switch {
 	case isEngine(container), container == "kubernetes":
@@ -45,7 +45,7 @@ func StartWithAMD(container string) []fix.Command {
 	return []fix.Command{fix.Note("start the container of {nodes} anew with /dev/kfd and /dev/dri of its machine")}
 }
 
-// RestartContainer starts a container of a kind again, as it was.
+// RestartContainer returns the commands that restart a container unchanged.
 func RestartContainer(container string, why fix.Arg) []fix.Command {
 	switch {
 	case isEngine(container):
@@ -56,8 +56,8 @@ func RestartContainer(container string, why fix.Arg) []fix.Command {
 	return []fix.Command{fix.Note("stop the container of {nodes} and start it again: %s", why)}
 }
 
-// OnMachine marks what an administrator must type on the machine, where we came
-// to a container on it.
+// OnMachine marks a command that an administrator must run on the machine, if preflight checked a
+// container on it.
 func OnMachine(node *facts.Node, command fix.Command) fix.Command {
 	if node.SSH != nil && node.SSH.Inside != nil {
 		return command.Outside()
@@ -68,13 +68,14 @@ func OnMachine(node *facts.Node, command fix.Command) fix.Command {
 	return command.Remark("on the machine itself, not in this container")
 }
 
-// EnlargeSHM is how the mount is made large enough, where it is made: in whole GiB, as
-// people write it.
+// EnlargeSHM returns the commands that make /dev/shm at least need bytes large, rounded up to whole
+// GiB.
 func EnlargeSHM(node *facts.Node, need int64) []fix.Command {
 	return SizeSHM(node, max(1, (need+1<<30-1)>>30), "G")
 }
 
-// SizeSHM is how the mount gets a size, in GiB ("G") or bytes (""), where it is made.
+// SizeSHM returns the commands that set the size of /dev/shm where it is mounted. unit is "G" for
+// GiB or "" for bytes.
 func SizeSHM(node *facts.Node, amount int64, unit string) []fix.Command {
 	size := fmt.Sprintf("%d%s", amount, unit)
 	container := ranks.ContainerOf(node)

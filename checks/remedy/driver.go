@@ -11,8 +11,8 @@ import (
 	"preflight/hostfile"
 )
 
-// DriverPackages are Ubuntu's packages of a driver's branch ("550.54.15" is of 550)
-// with a kind of kernel module, and of the fabric manager that must go with it.
+// DriverPackages returns Ubuntu's packages for the branch of a driver version (550 for "550.54.15")
+// with a kind of kernel module, and for the matching fabric manager.
 func DriverPackages(node *facts.Node, version, kind string) []string {
 	branch := hostfile.Release(version, 1)
 	server := "nvidia-driver-" + branch + "-server"
@@ -26,11 +26,11 @@ func DriverPackages(node *facts.Node, version, kind string) []string {
 	return packages
 }
 
-// openOnly is whether the GPUs work with the open kernel module alone: those of
-// Blackwell and later, and those of Grace Hopper.
+// openOnly reports whether the node's GPUs work only with the open kernel module: those of
+// Blackwell and later, and of Grace Hopper.
 //
-// Source: NVIDIA, Driver Installation Guide, r570, kernel modules: "NVIDIA Grace Hopper or
-// NVIDIA Blackwell … must use the open-source GPU kernel modules".
+// Source: NVIDIA, Driver Installation Guide, r570, kernel modules: "NVIDIA Grace Hopper or NVIDIA
+// Blackwell … must use the open-source GPU kernel modules".
 func openOnly(node *facts.Node) bool {
 	least := "10.0"
 	if node.Host != nil && node.Host.Arch == "aarch64" {
@@ -39,15 +39,15 @@ func openOnly(node *facts.Node) bool {
 	return slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool { return card.Capability != "" && !hostfile.Before(card.Capability, least) })
 }
 
-// IsUbuntu is whether the packages of driverPackages are a node's. Debian, and what NVIDIA
-// packages itself, have other ones, in versions of their own.
+// IsUbuntu reports whether DriverPackages applies to a node. Debian and NVIDIA's own repositories
+// have other packages with other versions.
 func IsUbuntu(node *facts.Node) bool {
 	return node.Host != nil && strings.HasPrefix(node.Host.OS, "Ubuntu")
 }
 
-// ExactDriver installs a version and a kind of driver, behind howInstalled. A branch's
-// packages are of its newest version; a pin holds all of them, and what they need, to
-// another one where the repository still has it.
+// ExactDriver installs a driver of a version and kind; show HowInstalled before it. The packages of
+// a branch have its newest version. A pin keeps all of them, and their dependencies, at another
+// version if the repository still has it.
 func ExactDriver(node *facts.Node, version, kind string) fix.Command {
 	if node.NVML.Source == facts.SourceAMD {
 		return fix.Note("install driver %s in the way that this one came to be installed, then reboot, and see in /sys/module/amdgpu/version that it is the wanted one", fix.Text(WordOr(version, "of the wanted version")))
@@ -62,7 +62,7 @@ func ExactDriver(node *facts.Node, version, kind string) fix.Command {
 		fix.Name(version), fix.List[fix.Name](" ", DriverPackages(node, version, kind))).Remark("Ubuntu; then reboot, and see with nvidia-smi that it is the wanted one"))
 }
 
-// HowInstalled shows where the driver of a node came from.
+// HowInstalled shows how the driver of a node was installed.
 func HowInstalled(node *facts.Node) fix.Command {
 	if node.NVML.Source == facts.SourceAMD {
 		return fix.On("cat /sys/module/amdgpu/version; uname -r; dkms status; dpkg -l 'amdgpu*' 'rocm*' | grep ^ii; rpm -qa 'amdgpu*' 'rocm*'   # how it came to be installed")
@@ -72,7 +72,7 @@ func HowInstalled(node *facts.Node) fix.Command {
 
 var nvidiaInstalled = fix.On("cat /proc/driver/nvidia/version; dkms status; dpkg -l 'nvidia-*' | grep ^ii; rpm -qa '*nvidia*'   # how it came to be installed")
 
-// ModuleKind is whether the kernel module is the open one, "" where it was not seen.
+// ModuleKind returns "open" or "proprietary" for the kernel module, "" if it was not seen.
 func ModuleKind(node *facts.Node) string {
 	switch {
 	case node.GPU == nil || node.GPU.Module == "":

@@ -11,10 +11,10 @@ import (
 	"preflight/facts"
 )
 
-// engine is a program that makes containers and takes docker's options.
+// engine is a program that starts containers and takes docker's options.
 type engine struct {
-	name string  // as facts.Host.Container has it
-	gpus fix.Arg // which each has an option of its own for
+	name string  // as in facts.Host.Container
+	gpus fix.Arg // options for GPUs, which differ between engines
 }
 
 var engines = []engine{
@@ -23,17 +23,17 @@ var engines = []engine{
 	{"nerdctl", fix.Code("--gpus all")},
 }
 
-// Lack is what a container is given when it is started, or never gets.
+// Lack is a property that a container can get only when it is started.
 type Lack struct {
-	option fix.Arg       // docker's
-	spec   []fix.Command // of a pod, as YAML; nil where that is told elsewhere
+	option fix.Arg       // the option of docker
+	spec   []fix.Command // for a pod, as YAML; nil if another function has it
 }
 
-// What containers lack.
+// Properties that containers may lack.
 //
 // Sources of the YAML: kubernetes/api, core/v1/types.go; for the annotation the Network Plumbing
 // Working Group's Kubernetes Network Custom Resource Definition De-facto Standard, 4.1, which
-// Multus follows; Mellanox/k8s-rdma-shared-dev-plugin, README.md, for resources by rdma/….
+// Multus follows; Mellanox/k8s-rdma-shared-dev-plugin, README.md, for resources named rdma/….
 var (
 	InfiniBand = Lack{fix.Code("--device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK"), []fix.Command{
 		fix.Here("resources: {limits: {rdma/hca: 1}}   # in the pod's spec, by the name that the cluster's RDMA device plugin gives them"),
@@ -51,8 +51,8 @@ var (
 	writableTmp = Lack{option: fix.Code("--tmpfs /tmp:exec")}
 )
 
-// Anew starts a container of an engine, or a pod, with what it lacks; nil where it is of another
-// kind.
+// Anew returns the commands that start a container or a pod with the property that it lacks, nil
+// for other kinds of containers.
 func Anew(container string, lack Lack) []fix.Command {
 	switch {
 	case isEngine(container):
@@ -67,7 +67,8 @@ func isEngine(container string) bool {
 	return slices.ContainsFunc(engines, func(e engine) bool { return e.name == container })
 }
 
-// WritableTmp gives a container a directory to run programs from, nil for a machine.
+// WritableTmp gives a container a directory from which programs can run. It returns nil for a
+// machine.
 func WritableTmp(node *facts.Node) []fix.Command {
 	switch container := ranks.ContainerOf(node); container {
 	case "apptainer", "singularity":
@@ -79,9 +80,9 @@ func WritableTmp(node *facts.Node) []fix.Command {
 	}
 }
 
-// WithHostNetwork gives a container the network of its machine, nil where it has that. One that
-// was entered from its machine has it where it has the address by which we came there; a pod, by
-// whose own address we come, where that is on no cable to its machine.
+// WithHostNetwork gives a container the network of its machine, nil if it already has that. A
+// container that preflight entered from its machine has it if it has the address of the machine. A
+// pod that preflight reached at its own address has it unless that address is on a veth.
 func WithHostNetwork(node *facts.Node) []fix.Command {
 	if node == nil || node.SSH == nil || node.Address == "" || node.Net == nil {
 		return nil

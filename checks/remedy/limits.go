@@ -10,11 +10,11 @@ import (
 	"preflight/facts"
 )
 
-// lockMemory lifts a pod's limit on locked memory for root alone: Kubernetes gives other users no
-// capability that they could use.
+// lockMemory lifts a pod's limit on locked memory for root only: Kubernetes gives other users no
+// usable capability.
 const lockMemory = `securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the container's spec, where it runs as root`
 
-// RaiseMemlock lifts the limit on locked memory.
+// RaiseMemlock removes the limit on locked memory.
 func RaiseMemlock(node *facts.Node) []fix.Command {
 	commands := raiseLimit(node, "memlock", fix.Code("memlock=-1"), "unlimited", "LimitMEMLOCK=infinity", fix.On("ulimit -l   # in a new session: unlimited"))
 	if ranks.ContainerOf(node) == "kubernetes" && node.Host.User == "root" {
@@ -23,18 +23,18 @@ func RaiseMemlock(node *facts.Node) []fix.Command {
 	return commands
 }
 
-// ManyFiles is what RaiseOpenFiles makes the limit, soft and hard.
+// ManyFiles is the limit that RaiseOpenFiles sets, soft and hard.
 const ManyFiles = 1 << 20
 
-// RaiseOpenFiles makes room for the files and sockets of any launch.
+// RaiseOpenFiles raises the limit on open files and sockets, enough for any launch.
 func RaiseOpenFiles(node *facts.Node) []fix.Command {
 	limit := strconv.Itoa(ManyFiles)
 	return raiseLimit(node, "nofile", fix.Code("nofile=%s:%[1]s", fix.Name(limit)), limit, "LimitNOFILE="+limit, fix.On("ulimit -Sn; ulimit -Hn   # in a new session"))
 }
 
-// raiseLimit sets a limit: a container's where it is started; a pod's, whose spec has none, by the
-// unit of what starts all containers of its machine; that of ssh sessions by PAM, and where sshd
-// does without it by the unit that starts sshd. "*" is nobody's limit but ordinary users'.
+// raiseLimit sets a limit. A container gets it when it starts. A pod gets it from the systemd unit
+// of its container runtime, because a pod's spec has no limits. An ssh session gets it from PAM, or
+// without PAM from the systemd unit of sshd. In limits.d, "*" does not apply to root.
 //
 // Source for pods: kubernetes/kubernetes issue 3595; containerd/containerd issue 3201.
 func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property string, show fix.Command) []fix.Command {
@@ -55,8 +55,8 @@ func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property s
 	}
 }
 
-// RaiseProcesses makes room for the processes and threads of any launch: by the limit of the user,
-// or of the cgroup, which is a container's or the session's own.
+// RaiseProcesses raises the limit on processes and threads: that of the user, or that of the cgroup
+// of the container or session.
 //
 // Sources: systemd.resource-control(5), TasksMax; kubernetes.io/docs, PID limits, podPidsLimit.
 func RaiseProcesses(node *facts.Node, ofCgroup bool) []fix.Command {
@@ -76,7 +76,8 @@ func RaiseProcesses(node *facts.Node, ofCgroup bool) []fix.Command {
 	}
 }
 
-// LengthenBacklog has the kernel keep so many callers waiting. The setting is of a network namespace.
+// LengthenBacklog raises the number of waiting connections that the kernel keeps. Each network
+// namespace has its own setting.
 func LengthenBacklog(node *facts.Node, callers int) []fix.Command {
 	length := int64(4096)
 	for length < int64(callers) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package remedy builds the commands that several families give: pip in the interpreter of the
-// launch, the packages of a distribution and of a driver, copies between machines, containers
-// started anew.
+// Package remedy builds commands that several families of checks print: pip with the interpreter of
+// the launch, packages of a distribution and of a driver, copies between machines, and containers
+// started with other options.
 //
-// It refuses to run them, and to quote by itself: that is package fix's.
+// It runs none of them. Package fix quotes their arguments.
 package remedy
 
 import (
@@ -22,7 +22,7 @@ import (
 	"preflight/launch"
 )
 
-// SystemOf is what a machine says it runs, "" where nobody saw.
+// SystemOf returns the name of a machine's distribution, "" if it was not seen.
 func SystemOf(machine *facts.Node) string {
 	if machine.Host == nil {
 		return ""
@@ -30,7 +30,8 @@ func SystemOf(machine *facts.Node) string {
 	return machine.Host.OS
 }
 
-// WordOr is a word for the remark behind a command, which a line break would end.
+// WordOr returns word if it fits into a remark, otherwise the other text. A line break would end
+// the remark.
 func WordOr(word, otherwise string) string {
 	if text.IsPlain(word) {
 		return word
@@ -38,7 +39,7 @@ func WordOr(word, otherwise string) string {
 	return otherwise
 }
 
-// Program is what the ranks are started by.
+// Program returns the name of the program that starts the ranks.
 func Program(view checks.View) string {
 	if view.Launch.Rendezvous == launch.RendezvousC10d || view.Launch.Rendezvous == launch.RendezvousStatic {
 		return launch.ProgramTorchrun
@@ -46,7 +47,7 @@ func Program(view checks.View) string {
 	return launch.ProgramDeepSpeed
 }
 
-// Pip is that of the launch's interpreter.
+// Pip returns the pip of the launch's interpreter.
 func Pip(view checks.View) fix.Pip {
 	python := view.Launch.Interpreter
 	nodes := ranks.Answering(view)
@@ -80,12 +81,13 @@ func PipFix(view checks.View, d compare.Difference) []fix.Command {
 	return commands
 }
 
-// hiding is how the facts say that of two installations of a package the first one found wins.
+// hiding matches the facts' line about a package that is installed twice, where the first one found
+// wins.
 var hiding = regexp.MustCompile(`^(\S+) \S+ in (.+) hides (\S+) in (.+)$`)
 
-// HidesWanted is whether each of these nodes has what is wanted, behind another installation of
-// the same package in another directory: then taking that one away is enough, and pip takes the
-// first that it finds.
+// HidesWanted reports whether each of these nodes has the wanted version, hidden by another
+// installation of the same package in another directory. Removing that one is then enough, and pip
+// removes the first that it finds.
 func HidesWanted(view checks.View, nodes []string, dev compare.Deviation) bool {
 	hides := func(line string) bool {
 		m := hiding.FindStringSubmatch(line)

@@ -11,8 +11,8 @@ import (
 	"preflight/launch"
 )
 
-// Again are the options, each behind a blank, by which a preflight that is typed without the
-// launch command looks at what this run did, in the environment it did, by the way it went.
+// Again returns the options, each after a blank, with which a preflight without the launch command
+// repeats this run: the same environment and the same way to the nodes.
 func Again(view checks.View) fix.Arg {
 	p := view.Launch
 	var options []fix.Arg
@@ -37,5 +37,5 @@ func Again(view checks.View) fix.Arg {
 	return fix.Join("", options...)
 }
 
-// SetClock has a clock set by the time servers that its machine knows, at once and from then on.
+// SetClock synchronises a clock with the machine's time servers, now and permanently.
 const SetClock = "sudo chronyc makestep || sudo timedatectl set-ntp true"

@@ -51,7 +51,8 @@ func judgeLogins(view checks.View) []checks.Finding {
 	return findings
 }
 
-// remarked makes one remark on a pass of all that would only fail a launch whose nodes start each other.
+// remarked replaces the findings that matter only if nodes start each other by one remark on a
+// pass.
 func remarked(findings []checks.Finding, launcher string) []checks.Finding {
 	var blamed, left []checks.Finding
 	var nodes []string
@@ -74,7 +75,7 @@ func remarked(findings []checks.Finding, launcher string) []checks.Finding {
 	return append(left, checks.Finding{Verdict: checks.Pass, Summary: what})
 }
 
-// finding puts a suspect into words.
+// finding returns the finding for a suspect.
 func (l *loginTries) finding(s proof.Suspect) checks.Finding {
 	first := s.Failed[0]
 	return checks.Finding{
@@ -92,15 +93,15 @@ func (l *loginTries) finding(s proof.Suspect) checks.Finding {
 	}
 }
 
-// loginTries is every node's tries to log in to others.
+// loginTries holds the logins that every node tried to the others.
 type loginTries struct {
 	view      checks.View
 	names     []string
 	nodes     map[string]*facts.Node
 	tries     []proof.Attempt
-	unable    []*facts.Node    // without ssh
-	explained []checks.Finding // skips, where another check names the cause, and unknowns
-	// misnaming is the nodes that host-names speaks of, once somebody asks.
+	unable    []*facts.Node    // nodes without ssh
+	explained []checks.Finding // unknowns, and skips for causes that another check reports
+	// misnaming holds the nodes that host-names reports. It is computed on first use.
 	misnaming map[string]bool
 }
 
@@ -123,7 +124,7 @@ func newLoginTries(view checks.View) *loginTries {
 			continue
 		}
 		for _, peer := range logins.Passed {
-			if anyFailed && l.nodes[peer] != nil { // else nobody asks
+			if anyFailed && l.nodes[peer] != nil { // otherwise the passed logins are not needed
 				l.tries = append(l.tries, proof.Attempt{From: node.Name, To: peer})
 			}
 		}
@@ -147,7 +148,7 @@ func newLoginTries(view checks.View) *loginTries {
 	return l
 }
 
-// explainedBy is the check that names why a login failed, "" when it is this one.
+// explainedBy returns the check that reports why a login failed, "" if it is this one.
 func (l *loginTries) explainedBy(node *facts.Node, login *facts.Login) string {
 	peer := l.nodes[login.Peer]
 	gotThere := slices.Contains([]string{"host-key", "denied", "shell"}, login.Cause)
@@ -166,9 +167,9 @@ func (l *loginTries) explainedBy(node *facts.Node, login *facts.Login) string {
 	return ""
 }
 
-// isMisled is whether the name of the peer led the login to no address of it,
-// and host-names says so of the caller. Who greets at a wrong address has another
-// host key, accepts no key of ours, or is not there at all.
+// isMisled reports whether the peer's name leads the caller to an address that the peer does not
+// have, and host-names reports that. A machine at a wrong address has another host key, accepts no
+// key, or does not exist.
 func (l *loginTries) isMisled(node, peer *facts.Node, gotThere bool) bool {
 	lookup, asked := names.LookupOf(node, hostfile.Bare(peer.Name))
 	if !asked || len(lookup.Addresses) == 0 && gotThere || names.LeadsTo(lookup.Addresses, peer) {
@@ -180,12 +181,12 @@ func (l *loginTries) isMisled(node, peer *facts.Node, gotThere bool) bool {
 	return l.misnaming[node.Name]
 }
 
-// inOrder is names in hostfile order, each once.
+// inOrder returns the names in hostfile order, each once.
 func (l *loginTries) inOrder(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(l.names), func(name string) bool { return !slices.Contains(names, name) })
 }
 
-// loginCauses is why a login failed, by the causes of facts.Login.
+// loginCauses describes the causes of facts.Login.
 var loginCauses = map[string]string{
 	"name":     "the name does not resolve",
 	"connect":  "no connection to sshd",
@@ -196,7 +197,7 @@ var loginCauses = map[string]string{
 	"other":    "ssh fails",
 }
 
-// remedy is what to type, on the launching machine, to have the suspect's callers
+// remedy returns the commands, typed on the launching machine, that let the callers of a suspect
 // log in to its callees.
 func (l *loginTries) remedy(s proof.Suspect) []fix.Command {
 	var from, to []string

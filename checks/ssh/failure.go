@@ -18,20 +18,20 @@ import (
 	"preflight/launch"
 )
 
-// blame says what is at fault, for a launch that needs no ssh; "" is ssh alone: its server, keys
-// and accounts, or our program.
+// blame says what is broken, for a launch that needs no ssh. "" means only ssh (its server, keys
+// and accounts) or preflight's agent.
 type blame string
 
 const (
-	// hostOrPort is a machine that is down, or a firewall before the port of ssh. It is the firewall
-	// if a Slurm job has the machine, which is up then.
+	// hostOrPort is a machine that is down, or a firewall on the ssh port. If a Slurm job has the
+	// machine, it is up, so it is the firewall.
 	hostOrPort blame = "host-or-port"
-	// host is the machine or its network: no program reaches it.
+	// host is a machine that no program can reach, or its network.
 	host blame = "host"
 )
 
-// failureOf is that of the cause, which package remote names, and the check that fails:
-// its cause's own, else that of the stage at which it happened. Any other word is "unexpected".
+// failureOf returns the failure for the cause of a failed login, and the check that fails: the
+// cause's own check, otherwise that of the stage. Unknown causes are "unexpected".
 func failureOf(ssh *facts.SSH) (check string, what failure) {
 	if ssh.Carrier != "" && ssh.Stage == "inside" {
 		return enterID, failureBy(ssh.Carrier, ssh.Cause)
@@ -48,10 +48,10 @@ func failureOf(ssh *facts.SSH) (check string, what failure) {
 	if !known {
 		what = table.ByStage["unexpected"]
 	}
-	return cmp.Or(checkOf[ssh.Stage], "ssh-reach"), what // of an unknown stage nothing can be said to have passed
+	return cmp.Or(checkOf[ssh.Stage], "ssh-reach"), what // an unknown stage: no check can be said to have passed
 }
 
-// finding is the failure written out for one node.
+// finding returns the failure as a finding for one node.
 func (what failure) finding(node *facts.Node) checks.Finding {
 	values := metOnTheWay(node.SSH)
 	known := func(template string) string {
@@ -99,8 +99,8 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 	return f
 }
 
-// misspelt says why a name cannot resolve, whatever the name service has: a line of the hostfile
-// was written as other programs have it. It is "" of any other name.
+// misspelt returns why a name can never resolve: the line of the hostfile has the syntax of another
+// program. It returns "" for any other name.
 func misspelt(node *facts.Node) string {
 	switch {
 	case node.SSH.Cause != "name-unknown":
@@ -113,8 +113,8 @@ func misspelt(node *facts.Node) string {
 	return ""
 }
 
-// weighed is what a failure is to this launch: where that starts its ranks without ssh, only
-// our own way in is closed, and nothing is known of the node.
+// weighed returns the finding as it counts for this launch. If the launch starts its ranks without
+// ssh, a closed ssh port stops only preflight, and the node is unknown.
 func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Prediction) checks.Finding {
 	why, by := p.WithoutSSH(node.Name), p.StartedBy()
 	switch {
@@ -124,7 +124,7 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 			f.Summary += onlyPreflight(by.Program() + " starts the ranks over ssh")
 		}
 		return f
-	case why == "" && by.Name != "" && !by.SSH: // DeepSpeed itself asks this host
+	case why == "" && by.Name != "" && !by.SSH: // DeepSpeed itself asks this host over ssh
 		f.WouldSee = fmt.Sprintf("RuntimeError: Using hostfile at %s but host=%s was not reachable via ssh.", p.HostsFile, node.Name)
 		f.Remedy = append([]fix.Command{fix.Here("deepspeed --no_ssh_check --master_addr=<address of {node}> …   # DeepSpeed itself asks the first host over ssh; %s does not", fix.Name(by.Program())).As(fix.Or)}, f.Remedy...)
 		return f
@@ -153,7 +153,8 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 	return f
 }
 
-// onlyPreflight returns what follows the summary of a failure that the launch itself does not meet, because of why.
+// onlyPreflight returns the end of the summary of a failure that does not affect the launch itself;
+// why is the reason.
 func onlyPreflight(why string) string { return " (this affects only preflight: " + why + ")" }
 
 // metOnTheWay returns the values for the placeholders of a failure's texts.
@@ -166,7 +167,7 @@ func metOnTheWay(ssh *facts.SSH) map[string]string {
 	return values
 }
 
-// typed says what the values that commands name are.
+// typed returns the values as arguments of commands, each with its type.
 func typed(values map[string]string) map[string]fix.Arg {
 	args := map[string]fix.Arg{}
 	for name, value := range values {
@@ -189,8 +190,8 @@ func typed(values map[string]string) map[string]fix.Arg {
 	return args
 }
 
-// openSSH is what the system's ssh would have done otherwise. A sentence may
-// begin with the host it is about, which would keep equal findings apart.
+// openSSH returns what the system's ssh would do differently. It removes the host's name from each
+// sentence, so that equal findings fold.
 func openSSH(ssh *facts.SSH) string {
 	var notes []string
 	for _, note := range append(ssh.OpenSSH[:len(ssh.OpenSSH):len(ssh.OpenSSH)], ssh.Detail["openssh"]) {
@@ -206,11 +207,11 @@ func openSSH(ssh *facts.SSH) string {
 
 var Placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 
-// UnknownDetail stands in a summary for what is not known.
+// UnknownDetail replaces an unknown value in a summary.
 const UnknownDetail = "(unknown)"
 
-// fillIn writes values into a template and reports whether all were known. The
-// placeholders of Finding are left for when equal findings have been folded.
+// fillIn replaces the placeholders of a template and reports whether all values are known. It
+// leaves the placeholders of Finding for later, after folding.
 func fillIn(template string, values map[string]string) (string, bool) {
 	complete := true
 	text := Placeholder.ReplaceAllStringFunc(template, func(name string) string {

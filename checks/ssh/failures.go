@@ -16,16 +16,17 @@ import (
 //go:embed failures.yaml
 var failuresFile []byte
 
-// failureTable is failures.yaml.
+// failureTable is the content of failures.yaml.
 type failureTable struct {
 	Commands  map[string]fix.Command        // by name
 	Checks    map[string]map[string]failure // by the check that fails and the cause
-	ByStage   map[string]failure            `yaml:"by_stage"` // by the cause: the check is that of the stage
+	ByStage   map[string]failure            `yaml:"by_stage"` // by the cause; the stage decides the check
 	Carriers  map[string]map[string]failure // by the carrier and the cause
 	AllSilent failure                       `yaml:"all_silent"`
 }
 
-// failure is what to say of one way in which reaching a node can fail. The head of failures.yaml explains the fields.
+// failure describes one way in which reaching a node can fail. The head of failures.yaml explains
+// the fields.
 type failure struct {
 	Verdict  checks.Verdict
 	Blames   blame
@@ -38,7 +39,7 @@ type failure struct {
 	WouldSee string `yaml:"would_see"`
 }
 
-// failures returns the table, which is read when the first node has failed.
+// failures returns the table. It is parsed on first use.
 var failures = sync.OnceValue(func() (table failureTable) {
 	decoder := yaml.NewDecoder(bytes.NewReader(failuresFile))
 	decoder.KnownFields(true)

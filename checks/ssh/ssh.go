@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ssh judges the way in to every node, and between them: one ladder of checks, of which
-// a node fails one.
+// Package ssh judges the logins to every node and between nodes. Its checks follow the steps of a
+// login, and a node fails one of them.
 //
-// It refuses to advise anything that waves a host key through or asks for a password.
+// It never suggests to accept a changed host key or to enter a password.
 package ssh
 
 import (
@@ -19,17 +19,19 @@ import (
 	"preflight/facts"
 )
 
-// ladder is the order in which a login meets the ssh checks, each at the rung of its place. A
-// node fails the one its cause belongs to, passes those before and never gets to those after.
+// ladder lists the ssh checks in the order in which a login passes them; a check's rung is its
+// position. A node fails the check of its cause, passes those before it, and never reaches those
+// after it.
 var ladder = []string{"ssh-reach", "ssh-host-key", "ssh-login", "ssh-shell", enterID, "agent-start"}
 
-// enterID is that of Inside.
+// enterID is the ID of Inside.
 const enterID = "container-enter"
 
-// ofTheNode are the checks of the ladder that are of what ssh meets, whatever the ranks run in.
+// ofTheNode are the checks of the ladder that concern ssh on the node, whether or not its ranks run
+// in a container.
 var ofTheNode = ladder[:4]
 
-// checkOf is the check that a stage of the login belongs to.
+// checkOf maps the stages of a login to their checks.
 var checkOf = map[string]string{
 	"resolve": "ssh-reach", "connect": "ssh-reach", "greet": "ssh-reach", "negotiate": "ssh-reach",
 	"host-key": "ssh-host-key",
@@ -39,8 +41,9 @@ var checkOf = map[string]string{
 	"deliver": "agent-start", "start": "agent-start", "talk": "agent-start",
 }
 
-// onLadder is a check with what those of the ladder have in common. It fails the nodes whose
-// way in ended at it, or where the launch needs no way in knows nothing of them, and says what else it finds where the way in is open.
+// onLadder completes a check of the ladder. The check fails nodes whose login stopped at it, or
+// reports them as unknown if the launch needs no login. open returns its findings for nodes whose
+// login succeeded.
 func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Finding) checks.Check {
 	c.Rung, c.Stopped = slices.Index(ladder, c.ID)+1, stoppedAt
 	c.Severity, c.Needs = checks.Error, []facts.Section{facts.SectionSSH}
@@ -69,15 +72,15 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 	return c
 }
 
-// allCutOff is whether nodes fell silent that had answered, all of them, and none took a new
-// connection: each may have died, but what all have in common is the way from here.
+// allCutOff reports whether all nodes had answered, fell silent, and accepted no new connection.
+// Each of them may have died, but they share the network of the launching machine.
 func allCutOff(view checks.View) bool {
 	return len(view.Nodes) > 1 && !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool {
 		return node.SSH.Cause != "frozen" || node.SSH.Detail["unreached"] == ""
 	})
 }
 
-// carriedBy is what took us to all nodes in place of ssh, "" for ssh.
+// carriedBy returns the program that reached all nodes in place of ssh, "" for ssh.
 func carriedBy(view checks.View) string {
 	for _, node := range view.Nodes {
 		if node.SSH.Carrier == "" {
@@ -93,12 +96,13 @@ var HostKey = onLadder(checks.Check{ID: "ssh-host-key"}, nil)
 
 var Login = onLadder(checks.Check{ID: "ssh-login"}, unlikeOpenSSH)
 
-// Inside is of what --in names, whatever carried us to the node.
+// Inside checks the command of --in, whatever program reached the node.
 var Inside = onLadder(checks.Check{ID: enterID}, nil)
 
 var AgentStart = onLadder(checks.Check{ID: "agent-start", Volatile: true}, started)
 
-// started warns where our program did not lie as it was left there, and remarks on a node whose agent could not call us.
+// started warns about a cached agent that was modified, and remarks on a node whose agent could not
+// call the launching machine.
 func started(_ checks.View, node *facts.Node) (findings []checks.Finding) {
 	if why := node.SSH.Uncalled; why != "" {
 		findings = append(findings, checks.Finding{Verdict: checks.Pass, Nodes: []string{node.Name}, Summary: "the agents could not call the launching machine (" + why +
@@ -117,7 +121,8 @@ func started(_ checks.View, node *facts.Node) (findings []checks.Finding) {
 	})
 }
 
-// unlikeOpenSSH warns where ssh, which the launch uses, would not act as preflight did.
+// unlikeOpenSSH warns if the system's ssh, which the launch uses, would behave differently from
+// preflight.
 func unlikeOpenSSH(view checks.View, node *facts.Node) []checks.Finding {
 	if len(node.SSH.OpenSSH) == 0 || view.Launch.WithoutSSH(node.Name) != "" {
 		return nil
@@ -132,7 +137,7 @@ func unlikeOpenSSH(view checks.View, node *facts.Node) []checks.Finding {
 	}}
 }
 
-// stoppedAt is at which rung the way in to a node ended, and why.
+// stoppedAt returns the rung at which the login to a node failed, with the finding.
 func stoppedAt(node *facts.Node) (at int, f checks.Finding) {
 	if node.SSH == nil || node.SSH.Cause == "" {
 		return 0, checks.Finding{}
@@ -143,9 +148,9 @@ func stoppedAt(node *facts.Node) (at int, f checks.Finding) {
 
 var Shell = onLadder(checks.Check{ID: "ssh-shell"}, noisy)
 
-// noisy judges what a login printed before the command it was asked to run.
-// The rule is DeepSpeed's (launcher/runner.py, 0.4.0 and later): master_addr is
-// the first word of the output, whatever printed it.
+// noisy judges what a login printed before the output of its command. DeepSpeed
+// (launcher/runner.py, 0.4.0 and later) uses the first word of the output as master_addr, whatever
+// printed it.
 func noisy(v checks.View, node *facts.Node) []checks.Finding {
 	if len(node.SSH.Noise) == 0 || v.Launch.WithoutSSH(node.Name) != "" {
 		return nil
@@ -185,12 +190,12 @@ func loginPrints(noise []string) string {
 	return fmt.Sprintf("the login prints %q, although no terminal is attached", string(line))
 }
 
-// offeredFile matches the file of a key as package remote describes it. A key that only an
-// agent holds has none.
+// offeredFile matches the file of a key in package remote's description. Keys that only an agent
+// holds have no file.
 var offeredFile = regexp.MustCompile(`\((/[^()]*)\)`)
 
-// installKey brings our public key to a node: by ssh-copy-id where the server
-// lets somebody in by password, and else by hand on the node's console.
+// installKey returns the commands that install the public key on a node: with ssh-copy-id if the
+// server accepts passwords, otherwise on the node's console.
 func installKey(ssh *facts.SSH) (commands []fix.Command) {
 	copyID := failures().Commands["copy-id"]
 	show := fix.Here("ssh-add -L   # the public keys of the agent")
