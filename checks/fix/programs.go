@@ -64,7 +64,7 @@ func (p Pip) Run(code literal, args ...Arg) Command {
 	if !p.Managed {
 		return On("%s -m pip "+code, args...)
 	}
-	return On("env PIP_BREAK_SYSTEM_PACKAGES=1 %s -m pip "+code, args...).Remark("or, better, have the launch use a venv")
+	return On("env PIP_BREAK_SYSTEM_PACKAGES=1 %s -m pip "+code, args...).Remark("better: use a venv for the launch")
 }
 
 // List lists the installed packages.
@@ -126,7 +126,7 @@ func (p Pip) Install(wanted []Requirement) (commands []Command) {
 		}
 	}
 	if built != nil {
-		commands = append(commands, p.List().Remark("no index has the build of %s: install the wheel that it came from", List[Text](", ", built)))
+		commands = append(commands, p.List().As(Look).Remark("no package index has this build of %s: install the original wheel", List[Text](", ", built)))
 	}
 	return commands
 }

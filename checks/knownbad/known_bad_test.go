@@ -81,15 +81,15 @@ func TestValid(t *testing.T) {
 		t.Errorf("a good entry: %v", err)
 	}
 	for want, spoil := range map[string]func(*checks.KnownBad){
-		`id: "Our Kernel" must consist of lower-case letters, digits and dashes`:            func(e *checks.KnownBad) { e.ID = "Our Kernel" },
-		"says: must describe what happens":                      func(e *checks.KnownBad) { e.Says = "" },
-		`severity: "fatal" is neither error nor warning`:      func(e *checks.KnownBad) { e.Severity = "fatal" },
-		"when: needs at least one condition":  func(e *checks.KnownBad) { e.When = nil },
-		`when: unknown word "kernal": did you mean "kernel"?`: func(e *checks.KnownBad) { e.When = map[string]string{"kernal": "6"} },
-		`when: unknown word "pip:"`:                           func(e *checks.KnownBad) { e.When = map[string]string{"pip:": "6"} },
-		`when: nccl: "<2.28," compares with nothing`:          func(e *checks.KnownBad) { e.When = map[string]string{"nccl": "<2.28,"} },
-		`when: nccl: "old" is not a version`:     func(e *checks.KnownBad) { e.When = map[string]string{"nccl": "<old"} },
-		`when: gpu: "[": syntax error in pattern`:             func(e *checks.KnownBad) { e.When = map[string]string{"gpu": "["} },
+		`id: "Our Kernel" must consist of lower-case letters, digits and dashes`: func(e *checks.KnownBad) { e.ID = "Our Kernel" },
+		"says: must describe what happens":                                       func(e *checks.KnownBad) { e.Says = "" },
+		`severity: "fatal" is neither error nor warning`:                         func(e *checks.KnownBad) { e.Severity = "fatal" },
+		"when: needs at least one condition":                                     func(e *checks.KnownBad) { e.When = nil },
+		`when: unknown word "kernal": did you mean "kernel"?`:                    func(e *checks.KnownBad) { e.When = map[string]string{"kernal": "6"} },
+		`when: unknown word "pip:"`:                                              func(e *checks.KnownBad) { e.When = map[string]string{"pip:": "6"} },
+		`when: nccl: "<2.28," compares with nothing`:                             func(e *checks.KnownBad) { e.When = map[string]string{"nccl": "<2.28,"} },
+		`when: nccl: "old" is not a version`:                                     func(e *checks.KnownBad) { e.When = map[string]string{"nccl": "<old"} },
+		`when: gpu: "[": syntax error in pattern`:                                func(e *checks.KnownBad) { e.When = map[string]string{"gpu": "["} },
 	} {
 		entry := good()
 		spoil(&entry)

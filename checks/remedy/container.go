@@ -14,7 +14,6 @@ import (
 // StartWithGPUs returns the commands that start a container with the GPUs and the driver of its
 // machine. A running container cannot get them later.
 func StartWithGPUs(container string) []fix.Command {
-	const anew = "   # start the container of {nodes} anew with this"
 	for _, e := range engines {
 		if e.name == container {
 			return Anew(container, Lack{option: e.gpus})
@@ -22,13 +21,16 @@ func StartWithGPUs(container string) []fix.Command {
 	}
 	switch container {
 	case "kubernetes":
-		return []fix.Command{fix.Here("resources: {limits: {nvidia.com/gpu: 8}}   # in the pod's spec, with as many as there are slots"), fix.Here("kubectl get pods{cluster} -n gpu-operator   # does the device plugin run?")}
+		return []fix.Command{
+			fix.Note("set resources: {limits: {nvidia.com/gpu: 8}} in the pod's spec, with as many GPUs as slots"),
+			fix.Here("kubectl get pods{cluster} -n gpu-operator   # shows whether the device plugin runs").As(fix.Look),
+		}
 	case "apptainer":
-		return []fix.Command{fix.Here("apptainer exec --nv …" + anew)}
+		return []fix.Command{fix.Note("start the container of {nodes} again with apptainer exec --nv")}
 	case "enroot":
-		return []fix.Command{fix.Here("NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility enroot start …" + anew)}
+		return []fix.Command{fix.Note("start the container of {nodes} again with NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=compute,utility in the environment of enroot start")}
 	}
-	return []fix.Command{fix.Note("start the container of {nodes} anew with the GPUs and the driver's libraries of its machine")}
+	return []fix.Command{fix.Note("start the container of {nodes} again with the GPUs and the driver's libraries of its machine")}
 }
 
 // StartWithAMD is StartWithGPUs for AMD GPUs.
@@ -40,18 +42,18 @@ func StartWithAMD(container string) []fix.Command {
 	case isEngine(container), container == "kubernetes":
 		return Anew(container, amdGPUs)
 	case container == "apptainer":
-		return []fix.Command{fix.Here("apptainer exec --rocm …   # start the container of {nodes} anew with this")}
+		return []fix.Command{fix.Note("start the container of {nodes} again with apptainer exec --rocm")}
 	}
-	return []fix.Command{fix.Note("start the container of {nodes} anew with /dev/kfd and /dev/dri of its machine")}
+	return []fix.Command{fix.Note("start the container of {nodes} again with its machine's /dev/kfd and /dev/dri")}
 }
 
 // RestartContainer returns the commands that restart a container unchanged.
 func RestartContainer(container string, why fix.Arg) []fix.Command {
 	switch {
 	case isEngine(container):
-		return []fix.Command{fix.Here("%s restart CONTAINER   # on the machine that runs {nodes}: %s", fix.Name(container), why)}
+		return []fix.Command{fix.Note("restart the container with %s restart, on the machine that runs {nodes}: %s", fix.Name(container), why)}
 	case container == "kubernetes":
-		return []fix.Command{fix.Here("kubectl delete pod POD   # and have it made anew: %s", why)}
+		return []fix.Command{fix.Note("delete the pod of {nodes}, so that its controller creates it again: %s", why)}
 	}
 	return []fix.Command{fix.Note("stop the container of {nodes} and start it again: %s", why)}
 }
@@ -86,9 +88,9 @@ func SizeSHM(node *facts.Node, amount int64, unit string) []fix.Command {
 	switch container {
 	case "kubernetes":
 		limit := strings.Replace(size, "G", "Gi", 1)
-		return []fix.Command{fix.Here("volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: %s}}] and volumeMounts: [{name: shm, mountPath: /dev/shm}]   # in the pod's spec", fix.Name(limit))}
+		return []fix.Command{fix.Note("set volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: %s}}] and volumeMounts: [{name: shm, mountPath: /dev/shm}] in the pod's spec", fix.Name(limit))}
 	case "lxc":
-		return []fix.Command{fix.Here("lxc.mount.entry = tmpfs dev/shm tmpfs nosuid,nodev,size=%s,create=dir 0 0   # in the container's configuration", fix.Name(size))}
+		return []fix.Command{fix.Note("add lxc.mount.entry = tmpfs dev/shm tmpfs nosuid,nodev,size=%s,create=dir 0 0 to the container's configuration", fix.Name(size))}
 	}
 	mount := fix.On("sudo mount -o remount,size=%s /dev/shm", fix.Name(size))
 	if !node.SHM.Mounted || node.SHM.FSType != "tmpfs" {
@@ -96,6 +98,6 @@ func SizeSHM(node *facts.Node, amount int64, unit string) []fix.Command {
 	}
 	return []fix.Command{
 		OnMachine(node, mount),
-		OnMachine(node, fix.On("echo tmpfs /dev/shm tmpfs nosuid,nodev,size=%s 0 0 | sudo tee -a /etc/fstab   # and after a reboot", fix.Name(size))),
+		OnMachine(node, fix.On("echo tmpfs /dev/shm tmpfs nosuid,nodev,size=%s 0 0 | sudo tee -a /etc/fstab   # keeps the size after a reboot", fix.Name(size))).As(fix.Then),
 	}
 }

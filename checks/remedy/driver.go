@@ -50,27 +50,27 @@ func IsUbuntu(node *facts.Node) bool {
 // version if the repository still has it.
 func ExactDriver(node *facts.Node, version, kind string) fix.Command {
 	if node.NVML.Source == facts.SourceAMD {
-		return fix.Note("install driver %s in the way that this one came to be installed, then reboot, and see in /sys/module/amdgpu/version that it is the wanted one", fix.Text(WordOr(version, "of the wanted version")))
+		return fix.Note("install driver %s in the same way as the present one, then reboot, and check the version in /sys/module/amdgpu/version", fix.Text(WordOr(version, "of the wanted version")))
 	}
 	if !IsUbuntu(node) {
 		if kind != "" {
 			kind = " with the " + kind + " kernel module"
 		}
-		return fix.Note("install driver %s in the way that this one came to be installed, then reboot, and see with nvidia-smi that it is the wanted one", fix.Text(WordOr(version, "of the wanted version")+kind))
+		return fix.Note("install driver %s in the same way as the present one, then reboot, and check the version with nvidia-smi", fix.Text(WordOr(version, "of the wanted version")+kind))
 	}
 	return OnMachine(node, fix.On(`printf 'Package: *nvidia*\nPin: version %s*\nPin-Priority: 1001\n' | sudo tee /etc/apt/preferences.d/nvidia-driver; sudo apt-get install -y %s`,
-		fix.Name(version), fix.List[fix.Name](" ", DriverPackages(node, version, kind))).Remark("Ubuntu; then reboot, and see with nvidia-smi that it is the wanted one"))
+		fix.Name(version), fix.List[fix.Name](" ", DriverPackages(node, version, kind))).Remark("Ubuntu; then reboot, and check the version with nvidia-smi"))
 }
 
 // HowInstalled shows how the driver of a node was installed.
 func HowInstalled(node *facts.Node) fix.Command {
 	if node.NVML.Source == facts.SourceAMD {
-		return fix.On("cat /sys/module/amdgpu/version; uname -r; dkms status; dpkg -l 'amdgpu*' 'rocm*' | grep ^ii; rpm -qa 'amdgpu*' 'rocm*'   # how it came to be installed")
+		return fix.On("cat /sys/module/amdgpu/version; uname -r; dkms status; dpkg -l 'amdgpu*' 'rocm*' | grep ^ii; rpm -qa 'amdgpu*' 'rocm*'   # shows how it was installed").As(fix.Look)
 	}
 	return nvidiaInstalled
 }
 
-var nvidiaInstalled = fix.On("cat /proc/driver/nvidia/version; dkms status; dpkg -l 'nvidia-*' | grep ^ii; rpm -qa '*nvidia*'   # how it came to be installed")
+var nvidiaInstalled = fix.On("cat /proc/driver/nvidia/version; dkms status; dpkg -l 'nvidia-*' | grep ^ii; rpm -qa '*nvidia*'   # shows how it was installed").As(fix.Look)
 
 // ModuleKind returns "open" or "proprietary" for the kernel module, "" if it was not seen.
 func ModuleKind(node *facts.Node) string {

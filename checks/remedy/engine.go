@@ -36,17 +36,17 @@ type Lack struct {
 // Multus follows; Mellanox/k8s-rdma-shared-dev-plugin, README.md, for resources named rdma/….
 var (
 	InfiniBand = Lack{fix.Code("--device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK"), []fix.Command{
-		fix.Here("resources: {limits: {rdma/hca: 1}}   # in the pod's spec, by the name that the cluster's RDMA device plugin gives them"),
-		fix.Here("kubectl get nodes{cluster} -o jsonpath='{.items[*].status.allocatable}'   # which name that is: rdma/… or its maker's; none, where no such plugin runs"),
-		fix.Here("annotations: {k8s.v1.cni.cncf.io/networks: NETWORK}   # in the pod's metadata, where adapters come with a network of their own: kubectl get network-attachment-definitions{pods} lists them"),
-		fix.Here(lockMemory),
+		fix.Here("kubectl get nodes{cluster} -o jsonpath='{.items[*].status.allocatable}'   # shows the resource name of the RDMA device plugin: rdma/… or the vendor's; none if no plugin runs").As(fix.Look),
+		fix.Note("set resources: {limits: {rdma/hca: 1}} in the pod's spec, with the resource name of the cluster's RDMA device plugin"),
+		fix.Note("if adapters come with their own network, set annotations: {k8s.v1.cni.cncf.io/networks: NETWORK} in the pod's metadata; kubectl get network-attachment-definitions{pods} lists the networks"),
+		lockMemory,
 	}}
 	amdGPUs = Lack{fix.Code("--device=/dev/kfd --device=/dev/dri --group-add video --group-add render"), []fix.Command{
-		fix.Here("resources: {limits: {amd.com/gpu: 8}}   # in the pod's spec, with as many as there are slots"),
+		fix.Note("set resources: {limits: {amd.com/gpu: 8}} in the pod's spec, with as many GPUs as slots"),
 	}}
 	IMEXChannel = Lack{option: fix.Code("--device=/dev/nvidia-caps-imex-channels/channel0")}
 	hostNetwork = Lack{fix.Code("--network=host"), []fix.Command{
-		fix.Here("hostNetwork: true and dnsPolicy: ClusterFirstWithHostNet   # in the pod's spec, where its machine's adapters are to carry the ranks' traffic"),
+		fix.Note("set hostNetwork: true and dnsPolicy: ClusterFirstWithHostNet in the pod's spec, if the ranks are to use the machine's adapters"),
 	}}
 	writableTmp = Lack{option: fix.Code("--tmpfs /tmp:exec")}
 )
@@ -56,7 +56,7 @@ var (
 func Anew(container string, lack Lack) []fix.Command {
 	switch {
 	case isEngine(container):
-		return []fix.Command{fix.Here("%s run %s …   # start the container of {nodes} anew with this", fix.Name(container), lack.option)}
+		return []fix.Command{fix.Note("start the container of {nodes} again with %s run %s", fix.Name(container), lack.option)}
 	case container == "kubernetes":
 		return slices.Clone(lack.spec)
 	}
@@ -72,9 +72,9 @@ func isEngine(container string) bool {
 func WritableTmp(node *facts.Node) []fix.Command {
 	switch container := ranks.ContainerOf(node); container {
 	case "apptainer", "singularity":
-		return []fix.Command{fix.Here("%s exec --writable-tmpfs …   # in --in, and where the ranks are started", fix.Name(container))}
+		return []fix.Command{fix.Note("use %s exec --writable-tmpfs in --in, and to start the ranks", fix.Name(container))}
 	case "enroot":
-		return []fix.Command{fix.Here("enroot start --rw …   # start the container of {nodes} anew with this")}
+		return []fix.Command{fix.Note("start the container of {nodes} again with enroot start --rw")}
 	default:
 		return Anew(container, writableTmp)
 	}

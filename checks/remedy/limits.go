@@ -12,13 +12,13 @@ import (
 
 // lockMemory lifts a pod's limit on locked memory for root only: Kubernetes gives other users no
 // usable capability.
-const lockMemory = `securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the container's spec, where it runs as root`
+var lockMemory = fix.Note(`set securityContext: {capabilities: {add: ["IPC_LOCK"]}} in the container's spec, if it runs as root`)
 
 // RaiseMemlock removes the limit on locked memory.
 func RaiseMemlock(node *facts.Node) []fix.Command {
-	commands := raiseLimit(node, "memlock", fix.Code("memlock=-1"), "unlimited", "LimitMEMLOCK=infinity", fix.On("ulimit -l   # in a new session: unlimited"))
+	commands := raiseLimit(node, "memlock", fix.Code("memlock=-1"), "unlimited", "LimitMEMLOCK=infinity", fix.On("ulimit -l   # in a new session: shows unlimited"))
 	if ranks.ContainerOf(node) == "kubernetes" && node.Host.User == "root" {
-		return append([]fix.Command{fix.Here(lockMemory)}, commands...)
+		return append([]fix.Command{lockMemory}, commands...)
 	}
 	return commands
 }
@@ -29,7 +29,7 @@ const ManyFiles = 1 << 20
 // RaiseOpenFiles raises the limit on open files and sockets, enough for any launch.
 func RaiseOpenFiles(node *facts.Node) []fix.Command {
 	limit := strconv.Itoa(ManyFiles)
-	return raiseLimit(node, "nofile", fix.Code("nofile=%s:%[1]s", fix.Name(limit)), limit, "LimitNOFILE="+limit, fix.On("ulimit -Sn; ulimit -Hn   # in a new session"))
+	return raiseLimit(node, "nofile", fix.Code("nofile=%s:%[1]s", fix.Name(limit)), limit, "LimitNOFILE="+limit, fix.On("ulimit -Sn; ulimit -Hn   # in a new session: shows the new limits"))
 }
 
 // raiseLimit sets a limit. A container gets it when it starts. A pod gets it from the systemd unit
@@ -41,17 +41,17 @@ func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property s
 	container := ranks.ContainerOf(node)
 	if container == "kubernetes" {
 		return []fix.Command{
-			fix.Console(`unit=/etc/systemd/system/containerd.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart containerd   # on the machine of {nodes}; where CRI-O runs the pods its unit is crio`, fix.Name(property), fix.Name(item)),
-			fix.Here("kubectl delete pod {host}{pods}   # then: and what made it makes it anew, with that limit"),
+			fix.Console(`unit=/etc/systemd/system/containerd.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart containerd   # on the machine of {nodes}; with CRI-O the unit is crio`, fix.Name(property), fix.Name(item)),
+			fix.Here("kubectl delete pod {host}{pods}   # its controller creates it again, with the new limit").As(fix.Then),
 		}
 	}
 	if commands := Anew(container, Lack{option: fix.Code("--ulimit %s", ulimit)}); commands != nil {
 		return commands
 	}
 	return []fix.Command{
-		OnMachine(node, fix.On(`printf "* - %s %s\nroot - %[1]s %[2]s\n" | sudo tee /etc/security/limits.d/90-%[1]s.conf   # read where sshd has UsePAM yes`, fix.Name(item), fix.Name(value))),
-		OnMachine(node, fix.On(`unit=/etc/systemd/system/ssh.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart ssh   # where it has not; on Red Hat the unit is sshd`, fix.Name(property), fix.Name(item))),
-		show,
+		OnMachine(node, fix.On(`printf "* - %s %s\nroot - %[1]s %[2]s\n" | sudo tee /etc/security/limits.d/90-%[1]s.conf   # for sshd with UsePAM yes`, fix.Name(item), fix.Name(value))),
+		OnMachine(node, fix.On(`unit=/etc/systemd/system/ssh.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart ssh   # for sshd without PAM; on Red Hat the unit is sshd`, fix.Name(property), fix.Name(item))).As(fix.Then),
+		show.As(fix.Look),
 	}
 }
 
@@ -61,18 +61,18 @@ func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property s
 // Sources: systemd.resource-control(5), TasksMax; kubernetes.io/docs, PID limits, podPidsLimit.
 func RaiseProcesses(node *facts.Node, ofCgroup bool) []fix.Command {
 	if !ofCgroup {
-		return raiseLimit(node, "nproc", fix.Code("nproc=-1"), "unlimited", "LimitNPROC=infinity", fix.On("ulimit -u   # in a new session"))
+		return raiseLimit(node, "nproc", fix.Code("nproc=-1"), "unlimited", "LimitNPROC=infinity", fix.On("ulimit -u   # in a new session: shows the new limit"))
 	}
 	container := ranks.ContainerOf(node)
 	if container == "kubernetes" {
-		return []fix.Command{fix.Note("raise podPidsLimit in the kubelet's configuration on the machine of {nodes}, restart the kubelet, and have the pod made anew")}
+		return []fix.Command{fix.Note("raise podPidsLimit in the kubelet's configuration on the machine of {nodes}, restart the kubelet, and delete the pod, so that it is created again")}
 	}
 	if commands := Anew(container, Lack{option: fix.Code("--pids-limit=-1")}); commands != nil {
 		return commands
 	}
 	return []fix.Command{
-		OnMachine(node, fix.On("sudo systemctl set-property user-$(id -u).slice TasksMax=infinity   # or of the slice that the launch runs in")),
-		fix.On("cat /proc/self/cgroup /sys/fs/cgroup/$(cut -d: -f3 /proc/self/cgroup)/pids.max   # in a new session: which cgroup, and its own limit"),
+		OnMachine(node, fix.On("sudo systemctl set-property user-$(id -u).slice TasksMax=infinity   # or the slice that the launch runs in")),
+		fix.On("cat /proc/self/cgroup /sys/fs/cgroup/$(cut -d: -f3 /proc/self/cgroup)/pids.max   # in a new session: shows the cgroup and its limit").As(fix.Look),
 	}
 }
 

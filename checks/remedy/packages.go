@@ -63,7 +63,7 @@ func Pip(view checks.View) fix.Pip {
 // of a split is the user's to say: then it only lists.
 func PipFix(view checks.View, d compare.Difference) []fix.Command {
 	if d.Split {
-		return []fix.Command{Pip(view).List()}
+		return []fix.Command{Pip(view).List().As(fix.Look)}
 	}
 	var install []fix.Requirement
 	var remove []string
@@ -78,7 +78,7 @@ func PipFix(view checks.View, d compare.Difference) []fix.Command {
 	if remove != nil {
 		commands = append(commands, Pip(view).Run("uninstall -y %s", fix.List[fix.Package](" ", remove)))
 	}
-	return commands
+	return fix.Steps(commands...)
 }
 
 // hiding matches the facts' line about a package that is installed twice, where the first one found
