@@ -39,7 +39,7 @@ var Args = checks.Check{
 	},
 }
 
-// finding is a note as it stands: its message says what happens and the way out.
+// finding returns the finding for a note. The note's message says what happens and how to avoid it.
 func (r noteRule) finding(view checks.View, note hostfile.Note) checks.Finding {
 	f := checks.Finding{Verdict: checks.Warn, Summary: note.Message, Remedy: lookAtLine(note), WouldSee: r.wouldSee}
 	if note.Line > 0 && !r.inCommand {
@@ -54,21 +54,21 @@ func (r noteRule) finding(view checks.View, note hostfile.Note) checks.Finding {
 	return f
 }
 
-// noteRule is how one of the launch's notes is judged: a warning with the note's own
-// words, unless it says otherwise.
+// noteRule says how a note of the launch is judged. The default is a warning with the note's
+// message.
 type noteRule struct {
-	torchrun  bool // it is of torchrun too; the others are DeepSpeed's
-	fatal     bool // the launch cannot come up, or not with what was asked for
-	inCommand bool // the mistake is an argument's, whatever line of the hostfile it meets
-	exported  bool // it is of what the ranks get to see: launcher-env's to judge
+	torchrun  bool // applies to torchrun too; other notes concern only DeepSpeed
+	fatal     bool // the launch cannot start, or starts something else
+	inCommand bool // the mistake is in the command, even if the note names a line of the hostfile
+	exported  bool // concerns the ranks' environment, so launcher-env judges it
 	fix       func(checks.View, hostfile.Note) []fix.Command
 	wouldSee  string
-	// look judges where the note alone does not decide.
+	// look returns the findings if the note alone does not decide.
 	look func(checks.View, hostfile.Note) []checks.Finding
 }
 
-// noteRules are the notes of packages hostfile and launch; a test holds them
-// together. One that is not here is a warning to whomever it concerns.
+// noteRules holds a rule for each note of packages hostfile and launch; a test compares the lists.
+// Notes without a rule are warnings.
 var noteRules = map[string]noteRule{
 	// Lines of the hostfile.
 	"byte-order-mark": {fatal: true, fix: command(fix.Here("sed -i '1s/^\\xef\\xbb\\xbf//' {hostfile}")), wouldSee: "ssh: Could not resolve hostname …: Name or service not known"},
@@ -82,7 +82,7 @@ var noteRules = map[string]noteRule{
 	"pdsh-list":       {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
 	"pdsh-rcmd":       {fatal: true, fix: portOut, wouldSee: `pdsh: No such rcmd module "…"`},
 
-	// Who takes part, and where.
+	// Hosts and slots that take part.
 	"include-drops-host":          {inCommand: true, fix: command(fix.Here("deepspeed --include {include} …   # names the slots of every host"))},
 	"include-unchecked-slots":     {look: moreSlots(command(fix.Here("deepspeed --include 'NAME:0,1,…' …   # only slots of line {line} of the hostfile; the first is 0").As(fix.Or)))},
 	"num-gpus-beyond-slots":       {look: moreSlots(fewestDevices)},
@@ -93,19 +93,19 @@ var noteRules = map[string]noteRule{
 	"accelerate-uneven-processes": {inCommand: true, fix: command(fix.Here("accelerate launch --num_processes {slot_count} …")), wouldSee: "fewer ranks than requested"},
 	"autotuning":                  {fix: command(fix.Here("deepspeed …   # without --autotuning"))},
 
-	// Where the ranks meet.
+	// The address where the ranks meet.
 	"master-addr-ignored": {fix: command(fix.Here("deepspeed --launcher=pdsh …   # passes --master_addr on; or leave the option out"))},
 	"master-port-range":   {fatal: true, fix: command(fix.Here("deepspeed --master_port 29500 …")), wouldSee: "ValueError: port must have value from 0 to 65535"},
 	"no-ssh-asks-ssh":     {fix: command(fix.Here("deepspeed --no_ssh --master_addr {first_address} …   # the same on every node")), wouldSee: "CalledProcessError: Command '['ssh', …, 'hostname', '-I']' returned non-zero exit status 255."},
 	"rdzv-backend-unknown": {torchrun: true, look: func(v checks.View, note hostfile.Note) []checks.Finding {
-		return []checks.Finding{checks.UnknownFor(v.Head, note.Message)} // nobody here can look at it
+		return []checks.Finding{checks.UnknownFor(v.Head, note.Message)} // preflight cannot check such a service
 	}},
 	"node-rank-range":   {torchrun: true, fatal: true, fix: ownNodeRank, wouldSee: waitsForNode},
 	"node-rank-missing": {torchrun: true, look: oneNodeRankForAll},
 	"openmpi-eth0":      {look: openMPIInterface},
 	"openmpi-needs-mpi": {fix: command(fix.Here("deepspeed --launcher=pdsh …")), wouldSee: "EnvironmentError: MPI environment variables are not set."},
 
-	// What gets lost or read again on the way.
+	// Options and arguments that are lost or parsed again on the way.
 	"option-not-forwarded": {fix: command(fix.Here("deepspeed …   # without the options named above"))},
 	"argument-split":       {fix: command(fix.Here("pip install --upgrade deepspeed   # on every node; or remove blanks and quotes from the arguments"))},
 	"argument-reread":      {look: rereadArguments},
@@ -115,13 +115,13 @@ var noteRules = map[string]noteRule{
 	"venv-script-unended":  {fix: command(fix.Here("deepspeed --venv_script {ended_venv} …"))},
 	"ssh-port-append":      {fix: command(fix.Here("export PDSH_SSH_ARGS_APPEND=")), wouldSee: "KeyError: 'PDSH_SSH_ARGS_APPEND'"},
 
-	// What --launcher_args does to pdsh.
+	// Effects of --launcher_args on pdsh.
 	"launcher-args-hosts":   {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
 	"launcher-args-module":  {fatal: true, fix: command(fix.Here("deepspeed …   # without -R in --launcher_args")), wouldSee: "pdsh: connect: Connection refused"},
 	"launcher-args-timeout": {fatal: true, fix: command(fix.Here("deepspeed …   # without -u in --launcher_args")), wouldSee: "HOST: command timeout"},
-	"launcher-args-fanout":  {look: func(checks.View, hostfile.Note) []checks.Finding { return nil }}, // launcher-ready counts who waits
+	"launcher-args-fanout":  {look: func(checks.View, hostfile.Note) []checks.Finding { return nil }}, // launcher-ready compares it with the number of hosts
 
-	// What the ranks get to see.
+	// The environment of the ranks.
 	"export-reread":         {exported: true, fix: takenOut},
 	"export-keeps-quotes":   {exported: true, fix: takenOut},
 	"exports-forgotten":     {exported: true, fix: command(fix.Here("pip install --upgrade deepspeed   # on every node")), wouldSee: "ranks without the variables of the launching machine"},
@@ -130,7 +130,7 @@ var noteRules = map[string]noteRule{
 	"accelerate-writes-env": {exported: true, fix: command(fix.Here("mv --backup=numbered .deepspeed_env .deepspeed_env.old   # before each accelerate launch; keep your own lines in ~/.deepspeed_env, which accelerate does not change")), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
 }
 
-// command is a fix of one command, in which names in braces stand for what is of this launch.
+// command returns a fix of one command, with the names in braces replaced by values of this launch.
 func command(template fix.Command) func(checks.View, hostfile.Note) []fix.Command {
 	return func(view checks.View, note hostfile.Note) []fix.Command {
 		slots, address, p := 0, "ADDRESS", view.Launch
@@ -156,7 +156,7 @@ func command(template fix.Command) func(checks.View, hostfile.Note) []fix.Comman
 	}
 }
 
-// plain is a path with all that a shell reads as something else made a "_".
+// plain returns a path with every character that a shell interprets replaced by "_".
 func plain(path string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '/' || text.IsPlain(string(r)) {
@@ -166,11 +166,11 @@ func plain(path string) string {
 	}, path)
 }
 
-// writtenOut is how a note ends that says what a bare name should have been.
+// writtenOut matches the end of a note that says what to write in place of a bare name.
 var writtenOut = regexp.MustCompile(`: write (\S+:\d+(?:,\d+)*)$`)
 
-// fullInclude is the --include that was meant: the hosts that are left and those
-// that were dropped for want of slots, in hostfile order.
+// fullInclude returns the intended --include: the remaining hosts and those that were dropped
+// because they have no slots, in hostfile order.
 func fullInclude(prediction launch.Prediction) string {
 	specs := map[int][]string{} // by line of the hostfile
 	for _, host := range prediction.Hosts {
@@ -193,7 +193,8 @@ func fullInclude(prediction launch.Prediction) string {
 	return strings.Join(include, "@")
 }
 
-// lookAtLine is for mistakes that only their author can put right.
+// lookAtLine returns the command that shows the place of a mistake that only its author can
+// correct.
 func lookAtLine(note hostfile.Note) []fix.Command {
 	if note.Line == 0 {
 		return []fix.Command{fix.Here("deepspeed --help   # change the option that is named above").As(fix.Look)}
@@ -201,7 +202,7 @@ func lookAtLine(note hostfile.Note) []fix.Command {
 	return []fix.Command{fix.Here("sed -n %sp {hostfile}   # the line to change", fix.Number(note.Line)).As(fix.Look)}
 }
 
-// portOut takes a port out of a host's name and gives it to ssh.
+// portOut removes the port from a host's name and passes it to ssh instead.
 func portOut(view checks.View, note hostfile.Note) []fix.Command {
 	i := slices.IndexFunc(view.Launch.Hosts, func(h hostfile.Host) bool { return h.Line == note.Line })
 	if i < 0 {
@@ -217,9 +218,8 @@ func portOut(view checks.View, note hostfile.Note) []fix.Command {
 	}
 }
 
-// rereadArguments judges arguments of the script that pdsh and the shell of every
-// node read once more: an operator in them ends the command, anything else only
-// changes a value.
+// rereadArguments judges script arguments that pdsh and the shell of every node parse again: an
+// operator ends the command, anything else only changes a value.
 func rereadArguments(view checks.View, note hostfile.Note) []checks.Finding {
 	if !slices.ContainsFunc(view.Launch.Arguments, func(a string) bool { return handedOn(a) != a && !meant(a) }) {
 		return nil
@@ -229,22 +229,22 @@ func rereadArguments(view checks.View, note hostfile.Note) []checks.Finding {
 		f.WouldSee = "bash: -c: line 1: syntax error near unexpected token, or a part of the argument runs as a command"
 	}
 	f.Remedy = []fix.Command{fix.Here("deepspeed … %s %s", fix.Path(view.Launch.Script), fix.List[fix.Word](" ", retyped(view.Launch.Arguments)))}
-	if hostfile.Before(view.Launch.DeepSpeed, "0.12.5") { // which quotes by other rules
+	if hostfile.Before(view.Launch.DeepSpeed, "0.12.5") { // it quotes by other rules
 		f.Remedy = []fix.Command{fix.Here("pip install --upgrade deepspeed   # on every node; or let the script read the value from a file")}
 	}
 	return []checks.Finding{f}
 }
 
-// rereadWorkDir judges a working directory that no shell changes to: without it a
-// script is not found, unless its path says where it is.
+// rereadWorkDir judges a working directory that the nodes' shell cannot change to. Scripts with
+// relative paths are then not found.
 func rereadWorkDir(view checks.View, note hostfile.Note) []checks.Finding {
 	return []checks.Finding{noteRule{
 		fatal: !strings.HasPrefix(view.Launch.Script, "/"), fix: command(fix.Here("mv -- {workdir} {plain_workdir}   # on every node, and launch from there")), wouldSee: "bash: line 1: cd: too many arguments",
 	}.finding(view, note)}
 }
 
-// sentArguments are the script's arguments as DeepSpeed hands them to pdsh, which
-// by release puts quotes around some.
+// sentArguments returns the script's arguments as DeepSpeed passes them to pdsh. Some releases
+// quote some of them.
 func sentArguments(view checks.View) []string {
 	command, count := view.Launch.Command, len(view.Launch.Arguments)
 	if len(command) < count {
@@ -253,8 +253,7 @@ func sentArguments(view checks.View) []string {
 	return command[len(command)-count:]
 }
 
-// breaksUp is whether a shell finds an operator in a word, or no end of its
-// quotes.
+// breaksUp reports whether a shell finds an operator or an unclosed quote in a word.
 func breaksUp(word string) bool {
 	var quote rune
 	escaped := false
@@ -277,7 +276,7 @@ func breaksUp(word string) bool {
 	return quote != 0 || escaped
 }
 
-// retyped are the arguments as DeepSpeed must be given them for the script to get them.
+// retyped returns the arguments as a person must type them for the script to get the original ones.
 func retyped(arguments []string) []string {
 	var words []string
 	for _, argument := range arguments {
@@ -289,11 +288,11 @@ func retyped(arguments []string) []string {
 	return words
 }
 
-// handedOn is what DeepSpeed must be given for a script to get an argument, since
-// 0.12.5: one with a blank it puts in double quotes itself.
+// handedOn returns what a person must type for the script to get an argument, since DeepSpeed
+// 0.12.5. DeepSpeed itself puts arguments with blanks in double quotes.
 //
-// Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.parse_user_args,
-// 0.12.5 to 0.19.8, and pdsh 2.34, which reads %h, %u, %n and %% in every word.
+// Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.parse_user_args, 0.12.5 to 0.19.8, and
+// pdsh 2.34, which replaces %h, %u, %n and %% in every word.
 func handedOn(argument string) string {
 	if strings.Contains(argument, " ") {
 		return pdshWord(strings.NewReplacer(`\`, `\\`, "$", `\$`, "`", "\\`").Replace(argument))
@@ -301,8 +300,7 @@ func handedOn(argument string) string {
 	return pdshWord(text.Quote(argument))
 }
 
-// meant is whether an argument is quoted already for the shells that will read it
-// once more: whoever did that knows what the script will get.
+// meant reports whether an argument is already quoted for the shells that parse it again.
 func meant(argument string) bool {
 	word := strings.ReplaceAll(argument, "%%", "%")
 	if strings.Contains(word, " ") {

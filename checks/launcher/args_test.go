@@ -18,10 +18,10 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// noted finds the IDs of the notes that the packages write.
+// noted matches the IDs of notes in the source of the packages.
 var noted = regexp.MustCompile(`(?:ID: |\b(?:note|trap|add)\()"([a-z0-9-]+)",|return "([a-z0-9]+(?:-[a-z0-9]+)+)",`)
 
-// TestEveryNoteIsJudged holds the table to the packages that write the notes.
+// TestEveryNoteIsJudged compares the table with the notes in the source of the packages.
 func TestEveryNoteIsJudged(t *testing.T) {
 	set := map[string]bool{}
 	root := ".."
@@ -57,8 +57,7 @@ func TestEveryNoteIsJudged(t *testing.T) {
 	}
 }
 
-// TestNotesAreWellSpoken has every note judged, on a fleet that has what it takes
-// to judge it.
+// TestNotesAreWellSpoken judges every note, on a fleet with all facts for it.
 func TestNotesAreWellSpoken(t *testing.T) {
 	for name, rule := range noteRules {
 		fleet := fleettest.Healthy(3)
@@ -81,15 +80,15 @@ func TestNotesAreWellSpoken(t *testing.T) {
 				t.Errorf("%s: %s by %s", name, f.Verdict, f.Check)
 			}
 		}
-		quiet := name == "launcher-args-fanout" || name == "openmpi-eth0" // it is said elsewhere; every node has one
+		quiet := name == "launcher-args-fanout" || name == "openmpi-eth0" // another check reports it, for every node
 		if len(report.Findings) != 1 && !quiet {
 			t.Errorf("%s: %d findings:\n%s", name, len(report.Findings), fleettest.Spelled(report.Findings))
 		}
 	}
 }
 
-// What arrives was tried with DeepSpeed 0.19.8's own quoting, pdsh 2.34 and
-// bash 5.2: every script got the argument as it stands on the left.
+// Tried with DeepSpeed 0.19.8's own quoting, pdsh 2.34 and bash 5.2: every script got the argument
+// in the left column.
 func TestRetyped(t *testing.T) {
 	for _, c := range []struct{ argument, typed string }{
 		{"plain", "plain"},
@@ -127,7 +126,7 @@ func TestBreaksUp(t *testing.T) {
 	}
 }
 
-// TestRetypedOnce: what was typed as a fix said is not to be retyped again.
+// TestRetypedOnce checks that preflight does not ask to retype what was typed as its fix says.
 func TestRetypedOnce(t *testing.T) {
 	for _, argument := range []string{`$HOME`, `{"a":1}`, `a;b`, `two $words here`, "a `b` c", `back\slash and blank`, `50%n`, `it's`, `--x=$A`} {
 		if meant(argument) {

@@ -25,7 +25,7 @@ var CallBack = checks.Check{
 	Run:       judgeCallBack,
 }
 
-// callers are the nodes of a launch, and the launching machine as they call it.
+// callers holds the nodes of a launch, and how they call the launching machine.
 type callers struct {
 	view checks.View
 	back launch.CallBack
@@ -63,8 +63,8 @@ func judgeCallBack(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// misnamed is of a node that does not resolve the name that it is handed, or takes it for
-// its own loopback.
+// misnamed returns the finding for a node that cannot resolve the launching machine's name, or
+// resolves it to its own loopback.
 func (c callers) misnamed(node *facts.Node, loopback string) checks.Finding {
 	name := node.CallBack.Name
 	f := checks.Finding{
@@ -84,11 +84,11 @@ func (c callers) misnamed(node *facts.Node, loopback string) checks.Finding {
 	return f
 }
 
-// byInterface has Hydra hand out the address of an interface.
+// byInterface makes Hydra use the address of an interface.
 var byInterface = fix.Here("deepspeed --launcher_args '-iface INTERFACE' …   # mpirun then uses the address of that interface instead of the name").As(fix.Or)
 
-// waits is of a node that is answered at an address, after others at which it waits for an
-// answer until the kernel gives up: 127 s by Linux' default of net.ipv4.tcp_syn_retries.
+// waits returns the finding for a node that first tries addresses that do not answer, until the
+// kernel gives up: after 127 s with Linux's default net.ipv4.tcp_syn_retries.
 func (c callers) waits(node *facts.Node) (findings []checks.Finding) {
 	answers := node.CallBack.Reached[0]
 	for _, path := range node.CallBack.Failed {
@@ -113,7 +113,7 @@ func (c callers) waits(node *facts.Node) (findings []checks.Finding) {
 	return findings
 }
 
-// whyShut is what must be in the way, by what became of the call.
+// whyShut gives the likely cause for each outcome of a call.
 var whyShut = map[facts.PathOutcome]string{
 	facts.PathDropped:    "a firewall drops the calls",
 	facts.PathRefused:    "a firewall resets the calls, or another machine has the address",
@@ -125,10 +125,11 @@ var whyShut = map[facts.PathOutcome]string{
 	facts.PathStranger:   "another machine answers",
 }
 
-// shut is of a node that reaches the launching machine nowhere, one of several.
+// shut returns the finding for a node, one of several, that reaches the launching machine at no
+// address.
 func (c callers) shut(node *facts.Node, all []*facts.Node) checks.Finding {
 	first, ports := node.CallBack.Failed[0], c.ports()
-	// Of several addresses some may be of networks that the nodes are not on.
+	// Some of the addresses may belong to networks without nodes.
 	if i := slices.IndexFunc(node.CallBack.Failed, func(path facts.Path) bool { return path.Outcome != facts.PathUnroutable }); i > 0 {
 		first = node.CallBack.Failed[i]
 	}
@@ -167,7 +168,7 @@ func (c callers) shut(node *facts.Node, all []*facts.Node) checks.Finding {
 	return f
 }
 
-// ports are those that mpirun listens on, one of them.
+// ports returns the range from which mpirun's port comes.
 func (c callers) ports() string {
 	if c.back.High == 0 {
 		return "ephemeral ports"
@@ -175,7 +176,7 @@ func (c callers) ports() string {
 	return fmt.Sprintf("ports %d-%d", c.back.Low, c.back.High)
 }
 
-// open lets the nodes in on the launching machine.
+// open returns the commands that let the nodes connect to the launching machine.
 func (c callers) open(nodes []*facts.Node) (commands []fix.Command) {
 	var networks []netip.Prefix
 	for _, node := range nodes {

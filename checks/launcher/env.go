@@ -49,7 +49,7 @@ func judgeExports(view checks.View) []checks.Finding {
 	return slices.Concat(findings, namedEnvFile(view), tooLong(view), unexported(view), ignored(view))
 }
 
-// takenOut takes the variable that a note begins with out where it is set.
+// takenOut removes the variable at the start of a note where it is set.
 func takenOut(view checks.View, note hostfile.Note) []fix.Command {
 	name, _, _ := strings.Cut(note.Message, "=")
 	if export, isExported := ranks.Exported(view, name); isExported {
@@ -58,9 +58,9 @@ func takenOut(view checks.View, note hostfile.Note) []fix.Command {
 	return []fix.Command{fix.Here("unset %s", fix.Variable(name))}
 }
 
-// longestArgument is what the kernel takes in one argument of a program, the end
-// included (Linux, binfmts.h, MAX_ARG_STRLEN). DeepSpeed hands pdsh all exports as
-// one, and sshd its shell the whole command.
+// longestArgument is the kernel's limit in bytes for one argument of a program, with its end
+// (Linux, binfmts.h, MAX_ARG_STRLEN). DeepSpeed passes all exports to pdsh as one argument, and
+// sshd passes the whole command to the shell as one.
 const longestArgument = 128 << 10
 
 func tooLong(view checks.View) []checks.Finding {
@@ -86,8 +86,8 @@ func tooLong(view checks.View) []checks.Finding {
 	}}
 }
 
-// fileProblems are the lines of a .deepspeed_env that end the launch or do
-// something else than they seem to, those of one kind together.
+// fileProblems returns a finding for each kind of line in a .deepspeed_env that ends the launch or
+// does something unexpected.
 func fileProblems(view checks.View, file facts.EnvFile) []checks.Finding {
 	_, problems := launch.ParseEnvFile(file)
 	var findings []checks.Finding
@@ -105,7 +105,7 @@ func fileProblems(view checks.View, file facts.EnvFile) []checks.Finding {
 	return findings
 }
 
-// envLines is one kind of mistake and every line that makes it.
+// envLines returns the finding for one kind of mistake, with all lines that make it.
 func envLines(view checks.View, file facts.EnvFile, problems []hostfile.LineError) checks.Finding {
 	first := problems[0]
 	f := checks.Finding{Verdict: checks.Warn, Summary: first.Message, Got: file.Path, WouldSee: first.DeepSpeed}
@@ -137,8 +137,8 @@ func envLines(view checks.View, file facts.EnvFile, problems []hostfile.LineErro
 	return f
 }
 
-// setTwice warns of a name that a file sets to several values: the last one
-// counts. What accelerate appends at every launch is mostly the same again.
+// setTwice warns about names that a file sets to different values; the last one counts. accelerate
+// appends lines at every launch, mostly with the same values.
 func setTwice(view checks.View, file facts.EnvFile) []checks.Finding {
 	settings, _ := launch.ParseEnvFile(file)
 	last := map[string]string{}
@@ -157,11 +157,11 @@ func setTwice(view checks.View, file facts.EnvFile) []checks.Finding {
 			Remedy:  []fix.Command{fix.Here("grep -n '^%s=' %s   # keep the line that you want", fix.Variable(s.Name), fix.Path(file.Path)).As(fix.Look)},
 		})
 	}
-	return findings // those of one name are alike, and folded
+	return findings // equal findings are folded
 }
 
-// ignored: DeepSpeed takes the master's address and port from its arguments, and
-// the devices from the hostfile, whatever the environment says.
+// ignored warns about variables without effect: DeepSpeed takes the master's address and port from
+// its arguments, and the devices from the hostfile.
 func ignored(view checks.View) []checks.Finding {
 	planned := map[string]string{"MASTER_ADDR": view.Launch.MasterAddr, "MASTER_PORT": fmt.Sprint(view.Launch.MasterPort)}
 	var findings []checks.Finding
@@ -182,7 +182,7 @@ func ignored(view checks.View) []checks.Finding {
 	return append(findings, ignoredDevices(view)...)
 }
 
-// ignoredDevices: launch.py sets CUDA_VISIBLE_DEVICES to the slots of its node.
+// ignoredDevices warns about CUDA_VISIBLE_DEVICES, which launch.py sets to the slots of its node.
 func ignoredDevices(view checks.View) []checks.Finding {
 	const name = "CUDA_VISIBLE_DEVICES"
 	value, _ := launch.Lookup(view.Head.Env, name)
@@ -201,7 +201,7 @@ func ignoredDevices(view checks.View) []checks.Finding {
 	}}
 }
 
-// namedEnvFile judges DS_ENV_FILE, which DeepSpeed follows in silence.
+// namedEnvFile judges DS_ENV_FILE, for which DeepSpeed prints no errors.
 //
 // Source: deepspeed/launcher/runner.py, 0.10.1 and later.
 func namedEnvFile(view checks.View) []checks.Finding {
@@ -228,9 +228,8 @@ func namedEnvFile(view checks.View) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// unexported warns of variables that are set where the launch is typed, matter
-// to the ranks, and reach none where the launcher gets an explicit list. Nodes
-// whose environment was not seen are left out.
+// unexported warns about variables that are set in the launching shell and matter to the ranks, but
+// are not exported. Nodes whose environment was not seen are left out.
 func unexported(view checks.View) []checks.Finding {
 	if view.Launch.StartedBy().Environment != launch.EnvironmentExported {
 		return nil
@@ -256,7 +255,7 @@ func unexported(view checks.View) []checks.Finding {
 			Want:    setting.Value,
 			Remedy:  []fix.Command{ranks.ExportLine(view.Launch, setting.Name, setting.Value)},
 		}
-		if lacking := withoutInterface(view, setting); lacking != nil { // there it would end the launch
+		if lacking := withoutInterface(view, setting); lacking != nil { // exporting it would end the launch there
 			f.Nodes = lacking
 			f.Summary += fmt.Sprintf("; the node has no interface %s", setting.Value)
 			f.Want = "an interface that every node has, or no " + setting.Name
@@ -267,7 +266,7 @@ func unexported(view checks.View) []checks.Finding {
 	return findings
 }
 
-// withoutInterface are the nodes that have no interface of what a variable names.
+// withoutInterface returns the nodes without an interface that a variable names.
 func withoutInterface(view checks.View, setting facts.Setting) (lacking []string) {
 	for _, node := range view.Nodes {
 		if node.Net == nil {
@@ -288,8 +287,8 @@ func withoutInterface(view checks.View, setting facts.Setting) (lacking []string
 	return lacking
 }
 
-// takesCPU is whether DeepSpeed comes to what the variable says by itself: where it sees no
-// accelerator it takes the CPU.
+// takesCPU reports whether DeepSpeed chooses the variable's value by itself: without an accelerator
+// it uses the CPU.
 //
 // Source: accelerator/real_accelerator.py, get_accelerator, 0.14.1 to 0.19.8.
 func takesCPU(p launch.Prediction, node *facts.Node, setting facts.Setting) bool {
@@ -297,8 +296,8 @@ func takesCPU(p launch.Prediction, node *facts.Node, setting facts.Setting) bool
 	return setting.Name == "DS_ACCELERATOR" && setting.Value == "cpu" && seen && devices == 0 && !hostfile.Before(p.DeepSpeed, "0.14.1")
 }
 
-// matters says whether ranks behave differently by a variable that DeepSpeed does
-// not export, or not from every machine: NCCL's it does from one with a GPU.
+// matters reports whether a variable changes the behaviour of ranks and DeepSpeed does not export
+// it, or exports it only from some machines: it exports NCCL's from a machine with a GPU.
 func matters(p launch.Prediction, name string) bool {
 	prefix, _, isPrefixed := strings.Cut(name, "_")
 	if isPrefixed && (p.Accelerator != "cpu" && prefix == "NCCL" || slices.Contains([]string{"GLOO", "TP", "TORCH"}, prefix)) {

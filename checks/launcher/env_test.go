@@ -12,8 +12,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// The kernel takes less than 128 KiB in one argument, and pdsh gets all exports
-// in one.
+// The kernel limits one argument to less than 128 KiB, and pdsh gets all exports in one.
 func TestTooLong(t *testing.T) {
 	for _, c := range []struct {
 		launcher string
@@ -37,8 +36,8 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// From 0.10.1 to 0.13.0 a file in the working directory is read in place of the
-// home's, which then may hold what it likes.
+// From 0.10.1 to 0.13.0, DeepSpeed reads a file in the working directory in place of the home's.
+// The home's may then contain anything.
 func TestEnvFilesThatAreRead(t *testing.T) {
 	for release, want := range map[string]checks.Verdict{"0.10.0": checks.Fail, "0.10.1": checks.Pass, "0.13.0": checks.Pass, "0.13.1": checks.Fail} {
 		fleet := fleettest.Healthy(2)

@@ -43,14 +43,15 @@ var HubReach = checks.Check{
 	},
 }
 
-// barred is what keeps a node from the Hub, alike for those that one fix helps.
+// barred returns what prevents a node from reaching the Hub. Nodes with the same value have the
+// same fix.
 func barred(node *facts.Node) string {
 	hub := *node.Hub
 	hub.Address, hub.Seconds = "", 0
 	return fmt.Sprint(hub)
 }
 
-// through is where a node called: the Hub, or the proxy before it.
+// through returns what a node called: the Hub, or the proxy in front of it.
 func through(hub *facts.Hub) string {
 	if hub.Proxy != "" {
 		return "the proxy " + hub.Proxy
@@ -58,7 +59,7 @@ func through(hub *facts.Hub) string {
 	return hub.Endpoint
 }
 
-// offTheHub is of nodes that do not get there for one reason.
+// offTheHub returns the finding for nodes that fail for the same reason.
 func offTheHub(view checks.View, nodes []string, reaching []*facts.Node) checks.Finding {
 	first := slices.IndexFunc(view.Nodes, func(n *facts.Node) bool { return n.Name == nodes[0] })
 	hub := view.Nodes[first].Hub
@@ -115,7 +116,7 @@ func offTheHub(view checks.View, nodes []string, reaching []*facts.Node) checks.
 	return f
 }
 
-// trusts is the variable by which a client is told whom to trust.
+// trusts returns the variable that gives an HTTP client its trusted certificates.
 func trusts(hub *facts.Hub) fix.Variable {
 	if hub.Client == "httpx" {
 		return "SSL_CERT_FILE"
@@ -128,7 +129,7 @@ var (
 	lookForProxy = fix.On("env | grep -i _proxy   # correct the variable with this proxy").As(fix.Look)
 )
 
-// cached is the way out that needs no Hub.
+// cached is the step that avoids the Hub.
 func cached(view checks.View) fix.Command {
 	all := text.Map(view.Launch.Models, func(named facts.ModelNamed) string { return named.Name })
 	return fix.Note("or copy %s into the nodes' caches before the launch, from a machine that reaches the Hub", fix.Text(strings.Join(all, " and ")))

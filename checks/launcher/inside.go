@@ -36,7 +36,7 @@ func judgeRunsInside(view checks.View) (findings []checks.Finding) {
 			if has == nil {
 				summary = fmt.Sprintf("preflight checked the machine, but %s may be in a %s container that it may not enter", strings.Join(lacks, ", "), c.Engine)
 			}
-			// Their containers have names of their own, and it is one thing all the same.
+			// Container names differ between nodes, but the problem is the same.
 			if at := slices.IndexFunc(findings, func(f checks.Finding) bool { return f.Summary == summary }); at >= 0 {
 				findings[at].Nodes = append(findings[at].Nodes, node.Name)
 				break
@@ -57,7 +57,7 @@ func judgeRunsInside(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// heldBy is what of the launch a node lacks itself, and what of that a container on it has.
+// heldBy returns which parts of the launch a node lacks, and which of these a container on it has.
 func heldBy(c facts.RunningContainer, node *facts.Node) (has, lacks []string) {
 	for _, part := range []struct {
 		name             string

@@ -31,14 +31,14 @@ func judgeOffloadPath(view checks.View) []checks.Finding {
 	}
 	var findings []checks.Finding
 	for _, node := range view.Nodes {
-		met := map[string]bool{} // both may go to one directory
+		met := map[string]bool{} // several kinds may use one directory
 		for _, place := range node.Disk.Places {
 			if strings.HasPrefix(place.Role, "offload-") && !met[place.Path] {
 				met[place.Path] = true
 				findings = append(findings, judgeOffload(view, node, place)...)
 			}
 		}
-		if len(met) == 0 { // a path that hangs on where a rank happens to run
+		if len(met) == 0 { // a path that depends on the working directory of a rank
 			findings = append(findings, checks.UnknownFor(node, "disk: preflight did not check the offload directory"))
 		}
 	}
@@ -83,7 +83,7 @@ func judgeOffload(view checks.View, node *facts.Node, place facts.Place) []check
 	return []checks.Finding{f}
 }
 
-// existsSomewhere is whether some node has the place itself.
+// existsSomewhere reports whether any node has the directory itself.
 func existsSomewhere(v checks.View, place facts.Place) bool {
 	return slices.ContainsFunc(v.Nodes, func(node *facts.Node) bool {
 		return slices.ContainsFunc(node.Disk.Places, func(p facts.Place) bool { return p.Path == place.Path && p.Exists })

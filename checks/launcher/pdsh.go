@@ -17,7 +17,7 @@ import (
 	"preflight/launch/nccl"
 )
 
-// pdshFanOut is how many hosts DeepSpeed lets pdsh work on at a time.
+// pdshFanOut is the number of hosts that DeepSpeed allows pdsh to run on at a time.
 // Source: deepspeed/launcher/constants.py, PDSH_MAX_FAN_OUT, 0.19.6 of development.
 const pdshFanOut = 1024
 
@@ -66,14 +66,14 @@ func pdshFindings(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 			Remedy:   []fix.Command{fix.Here("deepspeed --launcher_args='-f %s' …", fix.Number(hosts))},
 		})
 	}
-	if findings == nil { // else it fails for the reason that is already there
+	if findings == nil { // otherwise it fails for the reason already reported
 		findings = rehearsalFindings(view)
 	}
 	return append(findings, pdshEnv(view, pdsh)...)
 }
 
-// fanOut is how many hosts pdsh works on at a time: the last -f wins, and
-// --launcher_args come behind DeepSpeed's own.
+// fanOut returns the number of hosts that pdsh runs on at a time. The last -f wins, and
+// --launcher_args come after DeepSpeed's own options.
 func fanOut(launcherArgs []string) int {
 	most := pdshFanOut
 	for i, word := range launcherArgs {
@@ -88,14 +88,13 @@ func fanOut(launcherArgs []string) int {
 	return most
 }
 
-// pdshVariables are what pdsh reads from the environment and DeepSpeed does not
-// override (it does PDSH_RCMD_TYPE and, by -f, FANOUT).
-// Source: chaos/pdsh 2.34, opt.c and modules/sshcmd.c; tried with that version.
-// Its NEWS dates the two time limits to 2.32.
+// pdshVariables are the variables that pdsh reads and DeepSpeed does not override (it overrides
+// PDSH_RCMD_TYPE, and FANOUT with -f). Source: chaos/pdsh 2.34, opt.c and modules/sshcmd.c; tried
+// with that version. Its NEWS dates the two time limits to 2.32.
 var pdshVariables = []struct {
 	Name     string
-	Since    string // the pdsh that reads it first, "" for any
-	Tried    bool   // the rehearsal runs with it, and says more
+	Since    string // the first pdsh that reads it, "" for any
+	Tried    bool   // the test run of pdsh has it set, and tells more
 	Verdict  checks.Verdict
 	Alters   func(value string) bool
 	Summary  string
@@ -130,15 +129,15 @@ func pdshEnv(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	return findings
 }
 
-// rehearsalFindings compares what pdsh got from the nodes with what our own
-// logins saw there. A node that we did not reach is a finding of the ssh checks.
+// rehearsalFindings compares what pdsh received from the nodes with what preflight's own logins
+// saw. The ssh checks report nodes that preflight did not reach.
 func rehearsalFindings(view checks.View) []checks.Finding {
 	tried := view.Head.Rehearsal
 	answers := func(n facts.RehearsalNode) bool { return len(n.Ranks)+len(n.Errors) > 0 }
 	reached := slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Reached })
 	switch reason := view.Head.Missing[facts.SectionRehearsal]; {
 	case slices.ContainsFunc(view.Launch.Notes, func(n hostfile.Note) bool { return strings.HasPrefix(n.ID, "pdsh-") }):
-		return nil // launcher-args names the host that pdsh takes for others
+		return nil // launcher-args reports names that pdsh reads differently
 	case tried == nil && reached && reason != "":
 		return []checks.Finding{checks.UnknownFor(view.Head, "preflight did not test pdsh: "+reason)}
 	case tried == nil:
@@ -156,7 +155,7 @@ func rehearsalFindings(view checks.View) []checks.Finding {
 	return findings
 }
 
-// rehearsedNode judges what came back from the node whose rank it is.
+// rehearsedNode judges the answer of the node with a rank.
 func rehearsedNode(view checks.View, rank int, answer facts.RehearsalNode) []checks.Finding {
 	i := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == answer.Node })
 	if i >= 0 && !view.All[i].Reached {
@@ -197,8 +196,8 @@ func ranksOf(answer facts.RehearsalNode) string {
 	return "node rank " + strings.Trim(strings.ReplaceAll(fmt.Sprint(answer.Ranks), " ", " and "), "[]")
 }
 
-// pdshRefusals are ways in which the ssh that pdsh starts fails where our own
-// login did not, by ssh's own words (OpenSSH 9.2).
+// pdshRefusals are the errors of the ssh that pdsh starts, in the words of OpenSSH 9.2, for nodes
+// that accepted preflight's login.
 var pdshRefusals = []struct {
 	says    string
 	summary string
@@ -217,14 +216,14 @@ var pdshRefusals = []struct {
 	{"command timeout", "pdsh ended the command at its own time limit", []fix.Command{fix.Here("unset PDSH_COMMAND_TIMEOUT")}},
 }
 
-// noEcho is a node that let us in and from which pdsh got no echo.
+// noEcho returns the finding for a node that accepted preflight's login but sent pdsh no echo.
 func noEcho(view checks.View, answer facts.RehearsalNode) checks.Finding {
 	f := checks.Finding{
 		Nodes: []string{answer.Node}, Summary: "pdsh gets no answer from it",
 		Got: "neither output nor an error", WouldSee: "nothing: the node runs no rank, and the others wait for it",
 	}
 	if words := lastLine(answer.Errors); words != "" {
-		// What differs from node to node keeps findings apart that are one.
+		// The name of the node would prevent equal findings from folding.
 		f.Got, f.WouldSee = "", "{node}: "+strings.ReplaceAll(words, hostfile.Bare(answer.Node), "{host}")
 	}
 	refused := slices.ContainsFunc(answer.Errors, func(line string) bool { return strings.Contains(line, exitWords) })
@@ -248,11 +247,11 @@ func noEcho(view checks.View, answer facts.RehearsalNode) checks.Finding {
 	return f
 }
 
-// exitWords are pdsh's own on an ssh that failed (modules/sshcmd.c).
+// exitWords are pdsh's words for an ssh that failed (modules/sshcmd.c).
 const exitWords = "exited with exit code"
 
-// lastLine is the line that tells most: pdsh's own word on ssh's exit code is the
-// last one and the least.
+// lastLine returns the most informative line: the last one that is not pdsh's message about ssh's
+// exit code.
 func lastLine(errors []string) string {
 	for _, line := range slices.Backward(errors) {
 		if !strings.Contains(line, exitWords) && line != "…" {
@@ -265,8 +264,8 @@ func lastLine(errors []string) string {
 	return errors[0]
 }
 
-// pdshLogin is the login that pdsh's ssh module makes (pdsh 2.34,
-// modules/sshcmd.c), without the variables that change it.
+// pdshLogin returns the login that pdsh's ssh module makes (pdsh 2.34, modules/sshcmd.c), without
+// the variables that change it.
 func pdshLogin() fix.Command {
 	return fix.Here("ssh -v -oConnectTimeout=10 {ssh_port}-2 -a -x {node} true").As(fix.Look)
 }

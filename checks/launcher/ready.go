@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package launcher judges what starts the ranks, as it will really do it: its programs and
-// arguments, what it exports, and the working directory, script and files that the nodes need.
+// Package launcher judges how the ranks will be started: the launcher's programs and arguments, the
+// exported environment, and the working directory, script and files that the nodes need.
 //
-// It refuses to judge another launcher than the one that is meant.
+// It judges only the launcher that the launch will use.
 package launcher
 
 import (
@@ -67,8 +67,8 @@ func judgeLauncher(view checks.View) []checks.Finding {
 	return findings
 }
 
-// sshClient: DeepSpeed asks the first host of any hostfile by ssh, whatever
-// starts the ranks. Without a hostfile there is nobody to ask.
+// sshClient reports a missing ssh client. DeepSpeed asks the first host of every hostfile over ssh,
+// whatever launcher it uses. Without a hostfile it asks none.
 func sshClient(view checks.View) []checks.Finding {
 	noHostfile := view.Launch.Local && len(view.Launch.Hosts) == 1 && view.Launch.Hosts[0].Line == 0
 	byHand := view.Launch.NoSSH && view.Launch.MasterAddr != ""
@@ -82,8 +82,8 @@ func sshClient(view checks.View) []checks.Finding {
 	}}
 }
 
-// programFindings judges what the command begins with, and whether it starts here. Where
-// no command was given, the launch may be typed elsewhere.
+// programFindings judges whether the program of the command exists and starts here. Without a
+// command, you may launch from another machine.
 func programFindings(view checks.View) []checks.Finding {
 	p, python := view.Launch, view.Head.Python
 	if p.Script == "" || typedOnNodes(view) {
@@ -119,8 +119,8 @@ func programFindings(view checks.View) []checks.Finding {
 	}}
 }
 
-// typedOnNodes is whether the command is one of torchrun that nobody need type here: the
-// launching machine is no node, and a node has what it takes.
+// typedOnNodes reports whether the command is a torchrun that is typed only on nodes: the launching
+// machine is not a node, and a node has the packages for it.
 func typedOnNodes(view checks.View) bool {
 	_, isNode := ranks.HeadNode(view)
 	return view.Launch.Torchrun() && !isNode && slices.ContainsFunc(view.All, func(n facts.Node) bool {
@@ -128,9 +128,9 @@ func typedOnNodes(view checks.View) bool {
 	})
 }
 
-// otherInterpreter is of a --python that is not the interpreter of the program that the
-// command begins with, so that nobody has looked at what the ranks will import.
-// PYTHON_EXEC has torchrun start another than its own.
+// otherInterpreter returns a finding if --python is not the interpreter of the program in the
+// command: preflight then checked other packages than the ranks will import. With PYTHON_EXEC,
+// torchrun itself starts another interpreter.
 func otherInterpreter(view checks.View) (f checks.Finding, isOther bool) {
 	its, named := view.Head.Launcher.Interpreter, view.Launch.Interpreter
 	_, startsAnother := launch.Lookup(view.Head.Env, "PYTHON_EXEC")
@@ -141,10 +141,10 @@ func otherInterpreter(view checks.View) (f checks.Finding, isOther bool) {
 		"%s uses %s, but --python makes preflight check %s: omit --python, or activate the right environment", view.Launch.Program, its, named)), true
 }
 
-// backendFindings judge the programs that DeepSpeed looks for, and what it then runs.
+// backendFindings judges the programs that DeepSpeed looks for, and those that it then runs.
 func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	for _, program := range by.Programs {
-		if view.Head.Launcher.Backends[program] == "" { // the others come with it
+		if view.Head.Launcher.Backends[program] == "" { // the other programs belong to the same package
 			return []checks.Finding{{
 				Summary:  fmt.Sprintf("launcher %s needs %s in PATH of the launching machine", by.Name, program),
 				Want:     "its environment module is loaded, or its directory is in PATH",
@@ -162,8 +162,8 @@ func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	return nil
 }
 
-// otherMPI judges an mpirun that takes other options than DeepSpeed has for it, which
-// never asks whose it starts; and warns of one that may be another installation's.
+// otherMPI fails an mpirun that does not take DeepSpeed's options, and warns about one that may
+// belong to another installation. DeepSpeed itself does not check this.
 func otherMPI(view checks.View, by launch.Launcher) []checks.Finding {
 	programs, mpirun := view.Head.Launcher.Backends, view.Head.Launcher.MPIRun
 	asked, path := by.Programs[0], programs["mpirun"]
@@ -195,14 +195,15 @@ func otherMPI(view checks.View, by launch.Launcher) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// refusesOptions is what an mpirun says to the options of the other kind, as DeepSpeed has
-// them: seen with Open MPI 4.1.4, MPICH 4.0.2 and Intel MPI 2021.18.
+// refusesOptions holds the error of each kind of mpirun for DeepSpeed's options of the other kind,
+// seen with Open MPI 4.1.4, MPICH 4.0.2 and Intel MPI 2021.18.
 var refusesOptions = map[string]string{
 	facts.OptionsOpenMPI: `mpirun: Error: unknown option "-ppn"`,
 	facts.OptionsHydra:   "[mpiexec@HOST] HYDU_process_mfile_token (utils/args/args.c:295): token slots not supported at this time",
 }
 
-// otherMPIRun puts another mpirun first, or takes a launcher that has options for this one.
+// otherMPIRun returns the commands that find another mpirun, or use a launcher whose options fit
+// this one.
 func otherMPIRun(by launch.Launcher) (commands []fix.Command) {
 	commands = append(commands, fix.Here("module avail mpi; update-alternatives --list mpirun   # other installations").As(fix.Look))
 	for _, other := range launch.Launchers {
@@ -216,8 +217,8 @@ func otherMPIRun(by launch.Launcher) (commands []fix.Command) {
 
 func directory(path string) string { return path[:strings.LastIndexByte(path, '/')+1] }
 
-// outsideAllocation warns of hosts that srun will not start on, because the
-// allocation it is typed in does not have them.
+// outsideAllocation warns about hosts that are not in the Slurm allocation of the shell: srun will
+// not start on them.
 func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
 	allocated := by.Allocated(view.Head.Env)
 	if allocated == nil {
@@ -241,11 +242,11 @@ func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
 	}}
 }
 
-// fewCPUs is of a job that has fewer processors than the launch has ranks, as one of
-// `salloc --nodes=4 --gpus-per-node=8` has without --ntasks-per-node: srun gives each task
-// one, unless it is told to share them.
+// fewCPUs returns the finding for a job with fewer CPUs than ranks, as from `salloc --nodes=4
+// --gpus-per-node=8` without --ntasks-per-node: srun gives each task one CPU unless it is told to
+// share.
 //
-// Source: srun(1), 22.05, --overcommit; tried with jobs of it.
+// Source: srun(1), 22.05, --overcommit; tried with such jobs.
 func fewCPUs(view checks.View, by launch.Launcher) []checks.Finding {
 	nodes, _ := launch.Lookup(view.Head.Env, by.Allocation)
 	given, _ := launch.Lookup(view.Head.Env, "SLURM_JOB_CPUS_PER_NODE")
@@ -274,10 +275,9 @@ func fewCPUs(view checks.View, by launch.Launcher) []checks.Finding {
 	}}
 }
 
-// openMPIInterface judges the eth0 that DeepSpeed names to Open MPI unless
-// --launcher_args does. A node without it dies, for TCP is all that Open MPI has there;
-// it is a warning where there is an RDMA adapter or another way was chosen: over UCX or
-// libfabric nobody asks for that name.
+// openMPIInterface judges the eth0 that DeepSpeed passes to Open MPI unless --launcher_args names
+// another interface. Without eth0, ranks that use TCP fail. It is a warning on nodes with an RDMA
+// adapter or with another transport, because UCX and libfabric ignore that name.
 func openMPIInterface(view checks.View, note hostfile.Note) []checks.Finding {
 	var findings []checks.Finding
 	for _, node := range view.Nodes {
@@ -304,8 +304,8 @@ func openMPIInterface(view checks.View, note hostfile.Note) []checks.Finding {
 	return findings
 }
 
-// peerNetwork is the network that leads to the peers, in the form that Open MPI
-// takes for an interface.
+// peerNetwork returns the network that leads to the peers, in the form that Open MPI accepts for an
+// interface.
 func peerNetwork(node *facts.Node) string {
 	if network, known := names.NetworkOf(node, nccl.PeerAddress(node).Address); known {
 		return network.String()

@@ -30,7 +30,7 @@ func judgeScript(view checks.View) []checks.Finding {
 		return checks.Skipped("no launch command was given (preflight -- deepspeed …)")
 	}
 	nodes := ranks.Nodes(view)
-	if len(nodes) == 1 && nodes[0].Files == nil { // the launching machine, which Evaluate did not ask for
+	if len(nodes) == 1 && nodes[0].Files == nil { // the launching machine, which Evaluate did not check for the section
 		return []checks.Finding{checks.UnknownFor(nodes[0], "files: "+compare.Shown(nodes[0].Missing[facts.SectionFiles]))}
 	}
 	findings := unqualified(view, nodes)
@@ -47,13 +47,13 @@ func judgeScript(view checks.View) []checks.Finding {
 	return append(findings, unlike(view, nodes, compared)...)
 }
 
-// isThere is whether a machine was seen to have a file.
+// isThere reports whether a machine has a file.
 func isThere(machine *facts.Node, named facts.LaunchFile) bool {
 	file := ranks.FileAt(machine, named)
 	return file != nil && file.Exists
 }
 
-// shortName is a path as the command most likely spells it.
+// shortName returns a path as the command most likely spells it.
 func shortName(p launch.Prediction, file string) string {
 	if below, isBelow := strings.CutPrefix(file, path.Clean(p.WorkDir)+"/"); isBelow && p.WorkDir != "" {
 		return below
@@ -61,11 +61,10 @@ func shortName(p launch.Prediction, file string) string {
 	return file
 }
 
-// unqualified is about a program of --no_python that lies in the working
-// directory and is named as if it did not: the ranks look for it in PATH alone.
+// unqualified returns findings for a program of --no_python that is in the working directory but is
+// named without a path: the ranks look for it only in PATH.
 //
-// Source: deepspeed/launcher/launch.py, main, 0.19.8, which hands the name to
-// subprocess.Popen.
+// Source: deepspeed/launcher/launch.py, main, 0.19.8, which passes the name to subprocess.Popen.
 func unqualified(view checks.View, nodes []*facts.Node) []checks.Finding {
 	script := view.Launch.Script
 	if !view.Launch.NoPython || strings.Contains(script, "/") {
@@ -88,8 +87,8 @@ func unqualified(view checks.View, nodes []*facts.Node) []checks.Finding {
 	return findings
 }
 
-// unreadable is the nodes that have a file which the launch cannot use, and
-// those where it was not read.
+// unreadable returns findings for nodes that have a file that the launch cannot use, or whose file
+// was not read.
 func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) []checks.Finding {
 	var findings []checks.Finding
 	look := []fix.Command{fix.On("namei -l %s", fix.Path(named.Path)).As(fix.Look)}
@@ -133,8 +132,8 @@ func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) [
 	return findings
 }
 
-// lackFile is the nodes that do not have a file, but for those that have not
-// even the directory, which explains it.
+// lackFile returns findings for nodes without a file, except for those that lack the whole
+// directory.
 func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, explained map[string]bool) []checks.Finding {
 	var lacking []*facts.Node
 	have := 0
@@ -143,18 +142,18 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 		case file == nil:
 		case file.Exists:
 			have++
-		case named.Role == facts.RoleProgram && node.Python != nil && !node.Python.Found: // of which python-same tells
+		case named.Role == facts.RoleProgram && node.Python != nil && !node.Python.Found: // python-same reports it
 		case !explained[node.Name]:
 			lacking = append(lacking, node)
 		}
 	}
 	if slices.ContainsFunc(view.Launch.Places, func(p facts.LaunchFile) bool { return p.Path == named.Path }) {
-		return nil // of which data-shared tells
+		return nil // data-shared reports it
 	}
 	onHead := isThere(view.Head, named)
 	_, headIsNode := ranks.HeadNode(view)
 	if named.Role == facts.RoleArgument && (!onHead || headIsNode) && 2*have <= len(nodes) {
-		return nil // what is yet to be written, or was by rank 0
+		return nil // an output that does not exist yet, or that rank 0 wrote
 	}
 	want := "a path that exists"
 	switch {
@@ -181,8 +180,8 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 	return findings
 }
 
-// missingError is what a rank says that does not find a file.
-// Source: deepspeed/runtime/config.py, DeepSpeedConfig, 0.9.5 to 0.19.8.
+// missingError returns the error of a rank that does not find a file. Source:
+// deepspeed/runtime/config.py, DeepSpeedConfig, 0.9.5 to 0.19.8.
 func missingError(view checks.View, named facts.LaunchFile) string {
 	name := shortName(view.Launch, named.Path)
 	switch {
@@ -200,7 +199,7 @@ func missingError(view checks.View, named facts.LaunchFile) string {
 	return fmt.Sprintf("can't open file '%s': [Errno 2] No such file or directory", named.Path)
 }
 
-// bringFile brings a file to {nodes} from the launching machine, else from a
+// bringFile returns the commands that copy a file to {nodes}, from the launching machine or from a
 // node that has it.
 func bringFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile) []fix.Command {
 	file, from := ranks.FileAt(view.Head, named), (*facts.Node)(nil)
@@ -218,7 +217,7 @@ func bringFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile) []
 	name := named.Path
 	if file.Kind == "directory" {
 		if named.Role == facts.RoleArgument || isShared(view, name) {
-			return []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(name))).As(fix.Look)} // data and checkpoints are too much to send unasked
+			return []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(name))).As(fix.Look)} // data and checkpoints may be huge, so preflight suggests no copy
 		}
 		name += "/"
 	}

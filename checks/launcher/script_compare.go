@@ -17,19 +17,19 @@ import (
 	"preflight/launch"
 )
 
-// The names of what is compared beside the files that are named.
+// Names of what is compared in addition to the files of the command.
 const (
 	sourcesAspect = "Python files next to the script"
 	commitAspect  = "commit"
 	dirtyAspect   = "uncommitted changes"
 )
 
-// comparisons are what must be the same on the nodes, and on the launching
-// machine where that has it.
+// comparisons returns what must be the same on all nodes, and on the launching machine if it has
+// it.
 func comparisons(view checks.View, nodes []*facts.Node) []compare.Comparison {
 	var all []compare.Comparison
 	for _, named := range view.Launch.Files {
-		if named.Role == facts.RoleProgram { // pip writes it, on each node its own
+		if named.Role == facts.RoleProgram { // pip writes a different one on each node
 			continue
 		}
 		contentsOf := func(n *facts.Node) string { return contents(ranks.FileAt(n, named)) }
@@ -46,7 +46,7 @@ func comparisons(view checks.View, nodes []*facts.Node) []compare.Comparison {
 	return slices.DeleteFunc(all, func(c compare.Comparison) bool { return len(c.Among) == 0 })
 }
 
-// contents is what tells a file from another, "" where nothing was read.
+// contents returns a value that differs between different files, "" if the file was not read.
 func contents(file *facts.File) string {
 	switch {
 	case file == nil || !file.Exists || file.Problem != "":
@@ -59,10 +59,10 @@ func contents(file *facts.File) string {
 	return digested(file.Digest)
 }
 
-// short is as much of a digest as tells it from others.
+// short returns the beginning of a digest, long enough to tell digests apart.
 func short(digest string) string { return digest[:min(len(digest), 10)] }
 
-// digested shows what a file has, by its digest.
+// digested returns the digest of a file for a reader.
 func digested(digest string) string {
 	if digest == "" {
 		return "absent"
@@ -70,7 +70,7 @@ func digested(digest string) string {
 	return "sha256 " + short(digest)
 }
 
-// sourcesOf is "" where not every file was read: what was is chance.
+// sourcesOf returns the digest of all Python files, "" if some were not read.
 func sourcesOf(node *facts.Node) string {
 	if seen := sourcesSeen(node); seen != nil && seen.Problem == "" && seen.Digest != "" {
 		return digested(seen.Digest)
@@ -78,7 +78,7 @@ func sourcesOf(node *facts.Node) string {
 	return ""
 }
 
-// repositoryOf is the one around the script, the zero value where none was seen.
+// repositoryOf returns the git repository around the script, the zero value if none was seen.
 func repositoryOf(node *facts.Node) facts.Repository {
 	if node.Files == nil || node.Files.Repository == nil {
 		return facts.Repository{}
@@ -95,9 +95,8 @@ func dirtyOf(node *facts.Node) string {
 	return ""
 }
 
-// unlike returns the nodes that have something else than the launching machine,
-// or than most nodes. Another script, other files beside it and another commit on
-// the same nodes are one cause.
+// unlike returns findings for nodes that differ from the launching machine, or from most nodes.
+// Differences in the script, the files next to it and the commit on the same nodes are one cause.
 func unlike(view checks.View, nodes []*facts.Node, compared []compare.Comparison) []checks.Finding {
 	var findings []checks.Finding
 	for _, found := range compare.Differences(compared...) {
@@ -131,7 +130,7 @@ func unlike(view checks.View, nodes []*facts.Node, compared []compare.Comparison
 	return append(findings, unlikeHead(view, compared)...)
 }
 
-// isRight reports whether a machine has what is wanted of everything that differs.
+// isRight reports whether a machine has the wanted version of everything that differs.
 func isRight(machine *facts.Node, compared []compare.Comparison, deviations []compare.Deviation) bool {
 	for _, d := range deviations {
 		i := slices.IndexFunc(compared, func(c compare.Comparison) bool { return c.Name == d.Name })
@@ -142,8 +141,7 @@ func isRight(machine *facts.Node, compared []compare.Comparison, deviations []co
 	return true
 }
 
-// unlikeHead warns where the nodes agree on something that the launching machine
-// has in another version.
+// unlikeHead warns if all nodes have the same version and the launching machine has another one.
 func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Finding {
 	d := difference{view: view, right: view.Head}
 	var odd *facts.Node
@@ -162,7 +160,7 @@ func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Findin
 	}
 	d.tellSources(odd)
 	f := d.finding("all nodes differ from the launching machine", "the launching machine", odd.Name)
-	for i := range f.Remedy[1:] { // the finding is the launching machine's
+	for i := range f.Remedy[1:] { // the finding belongs to the launching machine
 		f.Remedy[i+1] = f.Remedy[i+1].At(launch.HostNames(view.Launch.Hosts)...)
 	}
 	f.Verdict, f.Nodes = checks.Warn, []string{view.Head.Name}
@@ -170,14 +168,14 @@ func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Findin
 	return []checks.Finding{f}
 }
 
-// difference is what the same nodes have otherwise than is meant.
+// difference holds what differs on the same nodes.
 type difference struct {
 	view       checks.View
 	deviations []compare.Deviation
-	right      *facts.Node // a machine that has everything as it is meant, nil for none
+	right      *facts.Node // a machine with the wanted version of everything, nil for none
 }
 
-// named returns the file of the launch that is compared under a name, the zero value for anything else.
+// named returns the file of the launch with a compared name, the zero value for anything else.
 func (d difference) named(name string) facts.LaunchFile {
 	i := slices.IndexFunc(d.view.Launch.Files, func(f facts.LaunchFile) bool { return shortName(d.view.Launch, f.Path) == name })
 	if i < 0 {
@@ -186,7 +184,7 @@ func (d difference) named(name string) facts.LaunchFile {
 	return d.view.Launch.Files[i]
 }
 
-// weight is how bad it is, by the worst of what differs.
+// weight returns the verdict and the consequence of the worst difference.
 func (d difference) weight() (checks.Verdict, string) {
 	verdict, wouldSee := checks.Warn, "a hang or wrong results, if the ranks run the different code"
 	for _, one := range d.deviations {
@@ -207,7 +205,7 @@ func (d difference) weight() (checks.Verdict, string) {
 	return verdict, wouldSee
 }
 
-// sameCode reports whether the versions of a script differ in nothing that Python reads.
+// sameCode reports whether the versions of a script differ only in what Python ignores.
 func (d difference) sameCode(script compare.Deviation) bool {
 	codes := map[string]bool{}
 	for _, machine := range append(slices.Clone(d.view.Nodes), d.view.Head) {
@@ -219,8 +217,8 @@ func (d difference) sameCode(script compare.Deviation) bool {
 	return len(codes) == 1 && !codes[""]
 }
 
-// tellSources replaces the digest of all python files by the files in which a node differs from the
-// machine that is right, where both list them. The files that the launch names are told already.
+// tellSources replaces the digest of all Python files by the names of the files that differ, if
+// both machines list them. Files that the launch names are already listed.
 func (d *difference) tellSources(odd *facts.Node) {
 	at := slices.IndexFunc(d.deviations, func(one compare.Deviation) bool { return one.Name == sourcesAspect })
 	if at < 0 || d.right == nil {
@@ -244,10 +242,10 @@ func (d *difference) tellSources(odd *facts.Node) {
 	}
 }
 
-// finding tells what differs, with both sides of it, a command that looks at it on a node that has it
-// otherwise, and those that copy what is right.
+// finding returns the finding with both versions, a command that shows the difference on a node,
+// and the commands that copy the right version.
 func (d difference) finding(says, whose, odd string) checks.Finding {
-	const most = 3 // of what may be hundreds of files
+	const most = 3 // there may be hundreds of files
 	var all, got, want []string
 	for i, one := range d.deviations {
 		if i == most {
@@ -265,7 +263,7 @@ func (d difference) finding(says, whose, odd string) checks.Finding {
 	}
 }
 
-// path returns where something lies that is compared under a name.
+// path returns the path of what is compared under a name.
 func (d difference) path(name string) string {
 	if path.IsAbs(name) {
 		return name
@@ -273,7 +271,7 @@ func (d difference) path(name string) string {
 	return path.Join(d.view.Launch.WorkDir, name)
 }
 
-// look shows the first thing that differs, on a node that has it otherwise.
+// look shows the first difference on a node.
 func (d difference) look(odd string) fix.Command {
 	name, dir := d.deviations[0].Name, fix.Path(d.scriptDir())
 	file := fix.Path(d.path(name))
@@ -289,11 +287,11 @@ func (d difference) look(odd string) fix.Command {
 	return look.At(odd).As(fix.Look)
 }
 
-// copies bring what differs from the machine that is right: a few files by name, else the directory of
-// the script, but nobody's home. The names of python files are a machine's word: only those below that
-// directory are copied.
+// copies returns the commands that copy what differs from the right machine: a few files by name,
+// otherwise the directory of the script, but never a home directory. The names of Python files come
+// from a machine and are not trusted, so only files below that directory are copied.
 func (d difference) copies() (commands []fix.Command) {
-	const most = 8 // commands that a person still reads before typing them
+	const most = 8 // as many commands as a person still reads before pasting
 	if d.right == nil {
 		return nil
 	}
@@ -309,7 +307,7 @@ func (d difference) copies() (commands []fix.Command) {
 		if isFile || isBeside {
 			commands = append(commands, copied(file))
 		}
-		whole = whole || one.Name == sourcesAspect || isBeside && path.Dir(file) != dir // which a node may lack
+		whole = whole || one.Name == sourcesAspect || isBeside && path.Dir(file) != dir // a node may lack that directory
 	}
 	switch {
 	case (whole || len(commands) > most) && !isShared(d.view, dir):
@@ -320,7 +318,7 @@ func (d difference) copies() (commands []fix.Command) {
 	return commands
 }
 
-// scriptDir is where the script lies, and what it imports.
+// scriptDir returns the directory of the script and of the files that it imports.
 func (d difference) scriptDir() string {
 	for _, named := range d.view.Launch.Files {
 		if named.Role == facts.RoleScript {

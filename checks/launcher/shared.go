@@ -50,10 +50,11 @@ func judgeShared(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// leftBefore are the roles of what an earlier run may have left, of which every node needs the same.
+// leftBefore are the roles of data from an earlier run that every node needs in the same version.
 var leftBefore = []string{facts.RoleTokenized, facts.RoleCheckpoint, facts.RoleResume}
 
-// placeOf is what a node has where the launch names a directory, nil where nobody looked.
+// placeOf returns a node's facts of a directory that the launch names, nil if they were not
+// collected.
 func placeOf(node *facts.Node, named facts.LaunchFile) *facts.Place {
 	at := slices.IndexFunc(node.Disk.Places, func(p facts.Place) bool { return p.Role == named.Role && p.Path == named.Path })
 	if at < 0 {
@@ -62,12 +63,12 @@ func placeOf(node *facts.Node, named facts.LaunchFile) *facts.Place {
 	return &node.Disk.Places[at]
 }
 
-// leaving is a directory that ranks leave something in.
+// leaving is a directory in which ranks leave files for others.
 type leaving struct {
 	facts.LaunchFile
 	view        checks.View
-	seen        []*facts.Node // those where it was looked at
-	own, shared []*facts.Node // those of them that have it on their own disk, and from elsewhere
+	seen        []*facts.Node // nodes with facts of the directory
+	own, shared []*facts.Node // those with the directory on a local disk, and on a network file system
 }
 
 func (l *leaving) add(node *facts.Node, place *facts.Place) {
@@ -98,7 +99,7 @@ func (l leaving) judge() []checks.Finding {
 	return l.outputs()
 }
 
-// finding is of nodes that do not find there what others leave, with what they have.
+// finding returns the finding for nodes that will not see what other nodes write there.
 func (l leaving) finding(nodes []*facts.Node, summary string) checks.Finding {
 	has := placeOf(nodes[0], l.LaunchFile)
 	f := checks.Finding{
@@ -121,14 +122,15 @@ func (l leaving) finding(nodes []*facts.Node, summary string) checks.Finding {
 	return f
 }
 
-// listingOf is what a node has there, "" where that is not known.
+// listingOf returns a digest of the directory's entries on a node, "" if unknown.
 func (l leaving) listingOf(node *facts.Node) string { return placeOf(node, l.LaunchFile).Listing }
 
-// indices are built by rank 0 alone: it is on the first node of the launch.
+// indices returns findings for data indices. Only rank 0 builds them, on the first node of the
+// launch.
 func (l leaving) indices() []checks.Finding {
 	others := compare.Without(l.own, func(n *facts.Node) bool { return n.Name == names.FirstHost(l.view) })
 	if groups := compare.GroupBy(l.own, l.listingOf); len(groups) == 1 && groups[0].Value != "" && placeOf(l.own[0], l.LaunchFile).Exists {
-		return nil // brought there before
+		return nil // every node already has a copy
 	}
 	f := l.finding(others, fmt.Sprintf("rank 0 writes its data indices to %s on %s, which is not shared", l.Path, names.FirstHost(l.view)))
 	return []checks.Finding{f}
@@ -143,7 +145,7 @@ func (l leaving) outputs() []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// found is of what there is of an earlier run.
+// found returns findings for data of an earlier run.
 func (l leaving) found() []checks.Finding {
 	lacks := func(n *facts.Node) bool { return !placeOf(n, l.LaunchFile).Exists }
 	has, lacking := compare.Without(l.seen, lacks), compare.Without(l.seen, func(n *facts.Node) bool { return !lacks(n) })
@@ -155,14 +157,14 @@ func (l leaving) found() []checks.Finding {
 	case len(has) > 0:
 		return []checks.Finding{l.finding(lacking, fmt.Sprintf("%s is missing, but exists on %s", l.Path, hostfile.Fold(checks.NamesOf(has))))}
 	case l.Role != facts.RoleCheckpoint:
-		return nil // it is made, and rank 0 or all keep it
+		return nil // the run will create it
 	}
 	f := l.finding(lacking, l.Path+" does not exist")
 	f.Want, f.Remedy = "a checkpoint that exists", []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(l.Path))).As(fix.Look)}
 	return []checks.Finding{f}
 }
 
-// unlike warns where nodes hold unlike things. Where one was not read, nobody knows.
+// unlike warns if nodes have different files. Nodes whose directory was not read are left out.
 func (l leaving) unlike() []checks.Finding {
 	known := compare.Without(l.seen, func(n *facts.Node) bool { return l.listingOf(n) == "" })
 	groups := compare.GroupBy(known, l.listingOf)

@@ -18,9 +18,8 @@ import (
 	"preflight/launch"
 )
 
-// moreSlots judges slots that the hostfile does not give. A rank without a
-// device of its own ends the launch; where every host shows as many accelerators
-// as were asked for, only the hostfile is out of date.
+// moreSlots judges slots that the hostfile does not have. A rank without a device ends the launch.
+// If every host has as many accelerators as requested, only the hostfile is out of date.
 func moreSlots(commands func(checks.View, hostfile.Note) []fix.Command) func(checks.View, hostfile.Note) []checks.Finding {
 	return func(view checks.View, note hostfile.Note) []checks.Finding {
 		f := noteRule{
@@ -35,8 +34,7 @@ func moreSlots(commands func(checks.View, hostfile.Note) []fix.Command) func(che
 	}
 }
 
-// enoughDevices is whether every host was seen to have an accelerator for each
-// of its slots.
+// enoughDevices reports whether every host has an accelerator for each of its slots.
 func enoughDevices(view checks.View) bool {
 	for _, host := range view.Launch.Hosts {
 		if len(host.Slots) > 0 && !hasDevices(view, host.Name, slices.Max(host.Slots)+1) {
@@ -59,7 +57,7 @@ func devicesOf(view checks.View, host string) (count int, seen bool) {
 	return launch.Accelerators(&view.All[i])
 }
 
-// fewestDevices is a --num_gpus that every host has the accelerators for.
+// fewestDevices returns the command with the largest --num_gpus that every host supports.
 func fewestDevices(view checks.View, _ hostfile.Note) []fix.Command {
 	fewest := 0
 	for _, host := range view.Launch.Hosts {
@@ -73,8 +71,8 @@ func fewestDevices(view checks.View, _ hostfile.Note) []fix.Command {
 	return []fix.Command{fix.Here("deepspeed --num_gpus %s …   # the accelerators of the smallest host", fix.Number(fewest))}
 }
 
-// zeroSlots: a host that runs nothing is only odd, unless it is the first one:
-// rank 0 serves on another then, and all look for it on the first.
+// zeroSlots judges a host without slots. That is an error only for the first host: rank 0 then
+// serves on another one, but all ranks call the first.
 func zeroSlots(view checks.View, note hostfile.Note) []checks.Finding {
 	p := view.Launch
 	first := p.Hosts[0]
@@ -86,8 +84,8 @@ func zeroSlots(view checks.View, note hostfile.Note) []checks.Finding {
 	return []checks.Finding{rule.finding(view, note)}
 }
 
-// startsHere judges that DeepSpeed starts the ranks of a single host where it is
-// typed: nothing is wrong with that on the host itself.
+// startsHere judges that DeepSpeed starts the ranks of a single host on the launching machine. That
+// is right only on the host itself.
 func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	if _, isNode := ranks.HeadNode(view); isNode {
 		return nil
@@ -104,7 +102,7 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	case meetsHere(view):
 		f.Verdict = checks.Warn
 		f.WouldSee = "training on the launching machine, while the host of the hostfile is idle"
-	case !host.Reached: // the way in is a finding of its own
+	case !host.Reached: // the ssh checks report it
 		f.Verdict = checks.Warn
 	case !here || !there:
 		return []checks.Finding{checks.UnknownFor(view.Head, fmt.Sprintf(
@@ -115,7 +113,7 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// meetsHere is whether the master address given is the launching machine's own.
+// meetsHere reports whether the given master address belongs to the launching machine.
 func meetsHere(view checks.View) bool {
 	address, err := netip.ParseAddr(view.Launch.MasterAddr)
 	switch {
@@ -129,8 +127,8 @@ func meetsHere(view checks.View) bool {
 	return view.Head.Net != nil && slices.Contains(names.AddressesOf(view.Head), address)
 }
 
-// torchrunArgs judges the numbers that torchrun is told of nodes and processes.
-// Without a command nothing is known of them.
+// torchrunArgs judges torchrun's numbers of nodes and processes. Without a command they are
+// unknown.
 func torchrunArgs(view checks.View) []checks.Finding {
 	if !view.Launch.Torchrun() || view.Launch.Script == "" {
 		return nil
@@ -138,10 +136,10 @@ func torchrunArgs(view checks.View) []checks.Finding {
 	return append(torchrunNodes(view), torchrunProcesses(view)...)
 }
 
-// torchrunNodes: --nnodes is 1 when it is not given.
+// torchrunNodes judges --nnodes, which is 1 by default.
 //
-// Source: torch/distributed/run.py, 2.15, parse_min_max_nnodes; the static store
-// is asked for exactly that many, the c10d one closes with the last that fits.
+// Source: torch/distributed/run.py, 2.15, parse_min_max_nnodes. The static store waits for exactly
+// that many nodes; the c10d one closes when the last one that fits has joined.
 func torchrunNodes(view checks.View) []checks.Finding {
 	hosts := len(view.Launch.Hosts)
 	least, most := cmp.Or(view.Launch.MinNodes, 1), cmp.Or(view.Launch.MaxNodes, 1)
@@ -170,11 +168,11 @@ func torchrunNodes(view checks.View) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// waitsForNode is what launchers of torchrun's static backend say, five minutes in, where one of their
-// numbers has not come.
+// waitsForNode is the error of torchrun's static backend after five minutes, if the node with one
+// of the ranks did not come.
 const waitsForNode = "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /none/torchelastic/role_info/1"
 
-// oneNodeRankForAll warns of nodes that all take themselves for the first one. A node alone is.
+// oneNodeRankForAll warns if several nodes all take themselves for the first one.
 func oneNodeRankForAll(view checks.View, note hostfile.Note) []checks.Finding {
 	if len(view.Launch.Hosts) < 2 {
 		return nil
@@ -182,7 +180,8 @@ func oneNodeRankForAll(view checks.View, note hostfile.Note) []checks.Finding {
 	return []checks.Finding{noteRule{fix: ownNodeRank, wouldSee: waitsForNode}.finding(view, note)}
 }
 
-// ownNodeRank gives the first host its number, as what was typed takes it.
+// ownNodeRank returns the command that gives the first host its rank, for the program in the
+// command.
 func ownNodeRank(view checks.View, _ hostfile.Note) []fix.Command {
 	option := fix.Code("--node_rank 0")
 	if view.Launch.Program == launch.ProgramAccelerate {
@@ -192,7 +191,7 @@ func ownNodeRank(view checks.View, _ hostfile.Note) []fix.Command {
 	switch framework := view.Launch.Framework; {
 	case framework == "axolotl":
 		typed = fix.Here("axolotl train … -- %s …", option)
-	case framework != "": // the others read the environment
+	case framework != "": // the others read the variable
 		typed = fix.Here("NODE_RANK=0 %s …", fix.Name(framework))
 	case view.Launch.Program == launch.ProgramAccelerate:
 		typed = fix.Here("accelerate launch %s …", option)
@@ -209,11 +208,11 @@ func span(least, most int) string {
 	return fmt.Sprintf("%d:%d", least, most)
 }
 
-// torchrunProcesses: a number is taken at its word, whatever the hostfile says.
+// torchrunProcesses judges --nproc_per_node, which torchrun follows whatever the hostfile says.
 func torchrunProcesses(view checks.View) []checks.Finding {
 	processes, err := strconv.Atoi(cmp.Or(view.Launch.PerNode, "1"))
 	if err != nil {
-		return nil // auto, gpu, cpu: torchrun counts by itself
+		return nil // auto, gpu, cpu: torchrun counts the devices
 	}
 	var findings []checks.Finding
 	for _, host := range view.Launch.Hosts {
@@ -233,7 +232,7 @@ func torchrunProcesses(view checks.View) []checks.Finding {
 				f.Verdict = checks.Fail
 			}
 		case view.Launch.Accelerator == "cpu":
-			continue // a slot is no more than a process
+			continue // a slot is only a process there
 		default:
 			f.Summary = "torchrun starts fewer processes than the host has slots"
 			f.WouldSee = "no message: some accelerators are idle"
@@ -243,11 +242,11 @@ func torchrunProcesses(view checks.View) []checks.Finding {
 	return findings
 }
 
-// brokenElastic: DeepSpeed's own elastic training builds torch's agent as torch
-// before 2.3 took it.
+// brokenElastic fails DeepSpeed's elastic training with a new torch: it creates torch's agent in a
+// way that torch 2.3 no longer accepts.
 //
-// Source: pytorch/pytorch 120691, in 2.3, which moved redirects and tee out of
-// WorkerSpec; deepspeed/launcher/launch.py, 0.7.0 to 0.19.7. Tried with 2.4.1 and 2.15.
+// Source: pytorch/pytorch 120691, in 2.3, which moved redirects and tee out of WorkerSpec;
+// deepspeed/launcher/launch.py, 0.7.0 to 0.19.7. Tried with 2.4.1 and 2.15.
 func brokenElastic(view checks.View) []checks.Finding {
 	if !view.Launch.Elastic || view.Launch.Torchrun() {
 		return nil

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smoke judges what ranks computed and how they talked when they were let to, before
-// the launch.
+// Package smoke judges the results of the smoke test: what the ranks computed, and how they
+// communicated before the launch.
 //
-// It refuses to take a slow answer for a wrong one, and to blame a node that the trials did
-// not prove to be at fault.
+// It does not treat a slow result as a wrong one, and blames no node that the trials did not prove
+// to be at fault.
 package smoke
 
 import (
@@ -28,7 +28,7 @@ var Collective = checks.Check{
 		if len(view.All) < 2 {
 			return checks.Skipped("a single node: see collective-node")
 		}
-		told := map[string]bool{} // which have been named together
+		told := map[string]bool{} // groups of nodes that already have a finding
 		for _, node := range nodes {
 			findings = append(findings, apart(view, node, nodes, told)...)
 		}
@@ -36,7 +36,7 @@ var Collective = checks.Check{
 	},
 }
 
-// apart is what is found of a node that did not come through with the others.
+// apart returns the findings for a node that did not succeed together with the others.
 func apart(view checks.View, node *facts.Node, nodes []*facts.Node, told map[string]bool) []checks.Finding {
 	switch node.Smoke.Fault {
 	case "":
@@ -74,7 +74,8 @@ func apart(view checks.View, node *facts.Node, nodes []*facts.Node, told map[str
 	return []checks.Finding{fault(view, all, summary)}
 }
 
-// untried is an unknown of a node that nothing is said of, and that did not reduce with all.
+// untried returns an unknown for a node without a finding that took no part in an all-reduce of all
+// nodes.
 func untried(node *facts.Node) []checks.Finding {
 	for _, stage := range []facts.SmokeStage{facts.SmokeOne, facts.SmokeAll} {
 		if slices.Contains(node.Smoke.Untried, stage) {
@@ -96,7 +97,7 @@ var stageWords = map[facts.SmokeStage]string{
 	facts.SmokeRail: "two nodes over one rail at a time",
 }
 
-// among are the nodes of these names, in the order of the fleet.
+// among returns the nodes with these names, in the order of the fleet.
 func among(nodes []*facts.Node, names ...string) []*facts.Node {
 	return compare.Without(nodes, func(node *facts.Node) bool { return !slices.Contains(names, node.Name) })
 }
@@ -108,14 +109,16 @@ func isNew(told map[string]bool, nodes []*facts.Node) bool {
 	return !known
 }
 
-// fault is a finding of nodes that cannot, by the trial of fewest nodes that shows it.
+// fault returns the finding for nodes that fail together. It describes the failed trial with the
+// fewest nodes.
 func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding {
 	f := checks.Finding{Nodes: checks.NamesOf(nodes), Summary: summary, Want: "the right sum on every rank"}
 	byName := slices.SortedFunc(slices.Values(nodes), func(a, b *facts.Node) int { return strings.Compare(a.Name, b.Name) })
 	node, trial := byName[0], facts.SmokeTrial{}
 	for _, each := range byName {
 		for _, one := range each.Smoke.Trials {
-			// One that tells what its ranks met goes before one in which only others' failed.
+			// Prefer a trial with failures of the node's own ranks to one in which only other ranks
+			// failed.
 			better := trial.Stage == "" || len(one.Failures) > 0 && len(trial.Failures) == 0 ||
 				(len(one.Failures) > 0) == (len(trial.Failures) > 0) && one.Nodes < trial.Nodes
 			withOthers := len(each.Smoke.Against) > 0 && slices.ContainsFunc(one.With, func(name string) bool { return !slices.Contains(each.Smoke.Against, name) })
@@ -144,7 +147,7 @@ func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding
 	return narrowed(view, f, nodes)
 }
 
-// narrowed is a finding with the rails that those who cannot were tried by.
+// narrowed adds to a finding what the trials over single rails showed.
 func narrowed(view checks.View, f checks.Finding, nodes []*facts.Node) checks.Finding {
 	for _, node := range nodes {
 		with := checks.NamesOf(nodes)

@@ -42,7 +42,7 @@ var Copies = checks.Check{
 	},
 }
 
-// copyKinds are what is copied, and whether it crosses the PCIe link.
+// copyKinds are the directions of copies, and whether they cross the PCIe link.
 var copyKinds = []struct {
 	what    string
 	rate    func(facts.SmokeRank) float64
@@ -53,7 +53,7 @@ var copyKinds = []struct {
 	{"within the GPU", func(rank facts.SmokeRank) float64 { return rank.DeviceToDevice }, false},
 }
 
-// leastOfLink is the share of what a link carries by itself below which copies and traffic are slow.
+// leastOfLink is the share of a link's rate below which copies and traffic count as slow.
 const leastOfLink = 0.5
 
 func slowCopies(node *facts.Node, usual []map[string]float64, least float64) (findings []checks.Finding) {
@@ -96,7 +96,7 @@ func slowCopies(node *facts.Node, usual []map[string]float64, least float64) (fi
 	}}
 }
 
-// pcie is a GPU's way into its machine, the zero value where nothing tells of it.
+// pcie is the PCIe link of a GPU, the zero value if unknown.
 type pcie struct{ generation, width int }
 
 func linkOf(node *facts.Node, rank facts.SmokeRank) pcie {
@@ -115,14 +115,14 @@ func (p pcie) String() string {
 	return fmt.Sprintf("PCIe %d.0 x%d", p.generation, p.width)
 }
 
-// laneRates are what a lane carries in one direction, in bit/s, by generation: the line rate
-// less its code, 8b/10b of the first two, 128b/130b of three to five, and of the sixth 236 of
-// every 256 bytes.
+// laneRates are the rates of a lane in one direction, in bit/s, by generation. They exclude the
+// line code: 8b/10b for generations one and two, 128b/130b for three to five, and 236 of every 256
+// bytes for six.
 //
 // Source: the PCI Express base specifications, 1.0 to 6.0.
 var laneRates = []float64{1: 2e9, 2: 4e9, 3: 7.877e9, 4: 15.754e9, 5: 31.508e9, 6: 59e9}
 
-// rate is what the link carries in one direction, 0 where that is not known.
+// rate returns the rate of the link in one direction in bit/s, 0 if unknown.
 func (p pcie) rate() float64 {
 	if p.generation < 0 || p.generation >= len(laneRates) {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"preflight/launch"
 )
 
-// byRail is what came of two nodes that were tried by each of their rails alone, one of them node, "" where they were
-// not: which rails fail, and what to look at there.
+// byRail returns which rails failed when a node and a partner were tested over one rail at a time,
+// and the commands to check these rails. words is "" if they were not tested.
 func byRail(view checks.View, node *facts.Node, with []string) (words string, way []fix.Command) {
 	var fail, pass []string
 	for _, trial := range node.Smoke.Trials {
@@ -45,7 +45,7 @@ func byRail(view checks.View, node *facts.Node, with []string) (words string, wa
 	return words, way
 }
 
-// others are the rails beside those that were named.
+// others describes the rails that work.
 func others(rails []string) string {
 	if len(rails) == 1 {
 		return rails[0]
@@ -53,7 +53,8 @@ func others(rails []string) string {
 	return fmt.Sprintf("each of the other %d", len(rails))
 }
 
-// seeRails looks at those that fail. A launch that chooses no ports can do without some until they are mended.
+// seeRails returns the commands that check the failing rails. If the launch does not choose ports
+// itself, it can avoid these until they are repaired.
 func seeRails(view checks.View, node *facts.Node, rails []string) (way []fix.Command) {
 	for _, rail := range rails {
 		if adapter, _, isPort := strings.Cut(rail, ":"); isPort {
@@ -68,7 +69,8 @@ func seeRails(view checks.View, node *facts.Node, rails []string) (way []fix.Com
 	return way
 }
 
-// slowRails are those of a node by which alone it reduces much slower than by others, "" for none.
+// slowRails describes the rails of a node that are much slower alone than its other rails, "" for
+// none.
 func slowRails(node *facts.Node) string {
 	var rates []float64
 	for _, trial := range node.Smoke.Trials {

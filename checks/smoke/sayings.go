@@ -17,17 +17,17 @@ import (
 	"preflight/launch/nccl"
 )
 
-// saying is what a library says of a cause that can be told by it. explain reads whole logs of
-// jobs, by far more signatures, and stands on the checks: it cannot be asked here.
+// saying is an error message that identifies a cause. Package explain knows many more, but it
+// imports the checks, so they cannot import it.
 type saying struct {
-	texts  []string // any of them, in lower case
+	texts  []string // any of these, in lower case
 	means  string
-	checks []string // those that look at it: where one fails, the finding is theirs
+	checks []string // checks of the same cause; if one fails, only it reports the cause
 	fix    func(view checks.View, node *facts.Node) []fix.Command
 }
 
-// sayings are in an order in which the first that fits is the nearest to the cause. What errno says is in glibc's words
-// (2.36, sysdeps/gnu/errlist.h), which libraries put behind their own.
+// sayings are ordered: the first match is the closest to the cause. Texts of errno are glibc's
+// (2.36, sysdeps/gnu/errlist.h), which libraries append to their own.
 var sayings = []saying{
 	// NCCL 2.30.7, src/os/linux.cc, before that src/misc/shmutils.cc: the file's name, or "shared memory segment".
 	{[]string{"/dev/shm", "shared memory"}, "no shared memory", []string{"shm-size", "shm-writable"}, only(
@@ -35,11 +35,11 @@ var sayings = []saying{
 	)},
 	// NCCL 2.30.7, src/misc/ibvwrap.cc: "Call to ibv_reg_mr failed"; libibverbs 44, init.c, warns of a low RLIMIT_MEMLOCK.
 	{[]string{"ibv_reg_mr", "ibv_create_cq", "memlock"}, "memory cannot be locked", []string{"memlock-limit"}, ofNode(remedy.RaiseMemlock)},
-	// EMFILE, of whatever opens.
+	// EMFILE, from any call that opens a file.
 	{[]string{"too many open files"}, "the limit on open files is too low", []string{"open-files-limit"}, ofNode(remedy.RaiseOpenFiles)},
-	// NCCL 2.30.7, src/bootstrap.cc, src/transport/net_socket.cc and net_ib/init.cc ("NET/IB : No IP interface found.", which is
-	// of the sockets that connections begin with); gloo cc441984, gloo/transport/tcp/device.cc; torch 2.4 and 2.15,
-	// ProcessGroupGloo.cpp.
+	// NCCL 2.30.7, src/bootstrap.cc, src/transport/net_socket.cc and net_ib/init.cc ("NET/IB : No
+	// IP interface found.", about the sockets that set up connections); gloo cc441984,
+	// gloo/transport/tcp/device.cc; torch 2.4 and 2.15, ProcessGroupGloo.cpp.
 	{[]string{"no socket interface found", "no interface found", "no ip interface found", "no usable listening interface", "unable to find address", "unable to resolve hostname"}, "no usable network interface", []string{"nic-choice", "nic-same"}, only(
 		fix.On("ip -br address; env | grep SOCKET_IFNAME").As(fix.Look),
 	)},
@@ -48,8 +48,8 @@ var sayings = []saying{
 		fix.On("ibstat; show_gids   # the port, its GID and its link layer").As(fix.Look),
 		fix.On(`sudo dmesg -T | grep -iE "mlx5|infiniband"`).As(fix.Look),
 	)},
-	// The texts of CUDA's errors 214, 700, 715, 719 and their names in cuda.h 12; "illegal instruction" alone is what ends a
-	// process, by SIGILL, for which no GPU is to blame.
+	// The texts of CUDA's errors 214, 700, 715, 719 and their names in cuda.h 12. "illegal
+	// instruction" alone is a SIGILL of the process, not of a GPU.
 	{[]string{"uncorrectable", "unspecified launch failure", "illegal memory access", "illegal instruction was encountered", "error_illegal_instruction"}, "the GPU or its memory is broken", []string{"gpu-healthy"}, only(
 		fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`).As(fix.Look),
 		fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT").As(fix.Look),
@@ -58,7 +58,7 @@ var sayings = []saying{
 	{[]string{"system not yet initialized", "system_not_ready"}, "the NVSwitches are not set up", []string{"gpu-fabric"}, only(
 		fix.On("systemctl status nvidia-fabricmanager").As(fix.Look),
 	)},
-	// CUDA's error 2, and torch's of its allocator.
+	// CUDA's error 2, and the error of torch's allocator.
 	{[]string{"out of memory"}, "out of memory", []string{"gpu-idle", "memory-available"}, only(
 		fix.On("nvidia-smi; free -h; sudo dmesg -T | grep -i 'out of memory'").As(fix.Look),
 	)},
@@ -75,7 +75,7 @@ var sayings = []saying{
 	{[]string{"connection reset", "connection closed", "connection refused", "connection timed out", "no route to host", "connectfullmesh", "broken pipe", "timed out", "timeout"}, "data sent over the connection is lost", []string{"node-mesh", "path-mtu"}, cutOff},
 }
 
-// looking are the checks that sayings leave a finding to.
+// looking returns the checks that sayings leave a finding to.
 func looking() (ids []string) {
 	for _, s := range sayings {
 		ids = append(ids, s.checks...)
@@ -98,7 +98,7 @@ func importTorch(view checks.View, _ *facts.Node) []fix.Command {
 	return []fix.Command{fix.On("%s -X importtime -c 'import torch; print(torch.ones(1), torch.__file__)'   # which library fails, and where Python looks for torch", fix.Path(view.Launch.Interpreter)).As(fix.Look)}
 }
 
-// cutOff looks for what lets a connection through and not what is sent over it.
+// cutOff returns the commands that find what lets a connection open but drops its data.
 func cutOff(_ checks.View, node *facts.Node) []fix.Command {
 	return append(remedy.WithHostNetwork(node),
 		fix.On("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT, also by size or number: quota, connbytes, limit").As(fix.Look),
@@ -106,7 +106,7 @@ func cutOff(_ checks.View, node *facts.Node) []fix.Command {
 	)
 }
 
-// said is the first saying that one of these lines has.
+// said returns the first saying that occurs in one of these lines.
 func said(lines ...string) *saying {
 	for i := range sayings {
 		if slices.ContainsFunc(lines, sayings[i].isIn) {
@@ -116,13 +116,14 @@ func said(lines ...string) *saying {
 	return nil
 }
 
-// isIn leaves out what NCCL says of what it does well, "NET/IB : Using …".
+// isIn reports whether a line has the saying. It ignores NCCL's INFO lines, such as "NET/IB : Using
+// …".
 func (s *saying) isIn(line string) bool {
 	line = strings.ToLower(line)
 	return !strings.Contains(line, "nccl info") && slices.ContainsFunc(s.texts, func(text string) bool { return strings.Contains(line, text) })
 }
 
-// telling is the line of a log that has the saying, else its last one.
+// telling returns the line of a log with a saying, otherwise the last line.
 func telling(failure facts.SmokeFailure) string {
 	lines := failure.Log
 	if s := said(lines...); s != nil {
@@ -134,8 +135,8 @@ func telling(failure facts.SmokeFailure) string {
 	return ""
 }
 
-// meant is the first thing that failures say, of any of them. That a rank hangs is told by who
-// waited for it, and not by a library.
+// meant returns the first saying in the failures. Messages about hangs are left out: they come from
+// the rank that waited, not from a library.
 func meant(failures []facts.SmokeFailure) *saying {
 	var lines []string
 	for _, failure := range failures {
@@ -147,8 +148,9 @@ func meant(failures []facts.SmokeFailure) *saying {
 	return said(lines...)
 }
 
-// put gives a finding the cause that the failures tell, else the fallback, with its fix. Where
-// another check has looked at that cause and fails a node of it, the finding is left to it.
+// put adds the cause and the fix from the failures to a finding, or those of fallback. If another
+// check fails one of the nodes for the same cause, the finding becomes an unknown that refers to
+// that check.
 func put(view checks.View, f checks.Finding, node *facts.Node, failures []facts.SmokeFailure, fallback saying) checks.Finding {
 	cause := cmp.Or(meant(failures), &fallback)
 	for _, check := range cause.checks {
@@ -164,12 +166,12 @@ func put(view checks.View, f checks.Finding, node *facts.Node, failures []facts.
 	return f
 }
 
-// have is whether one of these failures is of a kind.
+// have reports whether one of the failures is of one of these kinds.
 func have(failures []facts.SmokeFailure, kinds ...facts.SmokeKind) bool {
 	return slices.ContainsFunc(failures, func(f facts.SmokeFailure) bool { return slices.Contains(kinds, f.Kind) })
 }
 
-// wouldSee is the message of a library that has said one, as the job would have it.
+// wouldSee returns the error message of a library in these failures, otherwise the given text.
 func wouldSee(failures []facts.SmokeFailure, otherwise string) string {
 	for _, failure := range failures {
 		switch failure.Kind {
@@ -182,7 +184,7 @@ func wouldSee(failures []facts.SmokeFailure, otherwise string) string {
 	return otherwise
 }
 
-// ofItself is why ranks of one node fail that no library says anything of.
+// ofItself returns the cause for ranks of one node that fail without an error message.
 func ofItself(failures []facts.SmokeFailure) saying {
 	if have(failures, facts.SmokeHang, facts.SmokeStuck) {
 		return saying{fix: only(
@@ -193,12 +195,13 @@ func ofItself(failures []facts.SmokeFailure) saying {
 	return saying{fix: diagnose}
 }
 
-// ofTheWay is why nodes fail with each other without a word: what is sent does not come.
+// ofTheWay is the cause for nodes that fail together without an error message: data does not
+// arrive.
 var ofTheWay = saying{checks: []string{"node-mesh", "path-mtu"}, fix: wordless}
 
-// wordless looks for why nodes hang with each other of which no library says anything, the likeliest first: ranks have
-// chosen an interface that does not lead to the others, packets of full size are dropped, a firewall goes by more than the
-// port, a link loses.
+// wordless returns the commands that find why nodes hang without an error message, most likely
+// cause first: ranks chose an interface that does not lead to the others, full packets are dropped,
+// a firewall filters by more than the port, a link loses packets.
 func wordless(view checks.View, node *facts.Node) (way []fix.Command) {
 	if i := slices.IndexFunc(view.All, func(n facts.Node) bool { return slices.Contains(node.Smoke.Against, n.Name) }); i >= 0 {
 		way = between(view, node, &view.All[i])
@@ -206,7 +209,7 @@ func wordless(view checks.View, node *facts.Node) (way []fix.Command) {
 	return append(way, cutOff(view, node)...)
 }
 
-// between is what two nodes show of the way from one to the other.
+// between returns the commands that show the path from one node to another.
 func between(view checks.View, node, peer *facts.Node) (way []fix.Command) {
 	if ranks.UsesNCCL(view) {
 		way = append(way, fix.Here("NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET preflight -H {hostfile} --include %s --smoke -o json=smoke.json   # the log of the trials names the interface or port of each node", fix.Join("@", fix.Host(hostfile.Bare(node.Name)), fix.Host(hostfile.Bare(peer.Name)))).As(fix.Look))
@@ -218,7 +221,7 @@ func between(view checks.View, node, peer *facts.Node) (way []fix.Command) {
 		return way
 	}
 	way = append(way, fix.On("ip route get %s   # must use the right interface, not docker's", fix.Host(address)).At(node.Name).As(fix.Look))
-	headers := 28 // of IP and ICMP
+	headers := 28 // of IP and ICMP, in bytes
 	if strings.Contains(address, ":") {
 		headers = 48
 	}
@@ -228,7 +231,7 @@ func between(view checks.View, node, peer *facts.Node) (way []fix.Command) {
 	return way
 }
 
-// diagnose are commands that show what gives wrong answers.
+// diagnose returns the commands that find the cause of wrong results.
 func diagnose(view checks.View, _ *facts.Node) []fix.Command {
 	if !ranks.UsesNCCL(view) {
 		return []fix.Command{fix.On("sudo dmesg -T | grep -iE 'mce|edac|hardware error'   # CPU and memory errors").As(fix.Look)}

@@ -22,7 +22,7 @@ var Speed = checks.Check{
 	DependsOn: []string{computesID, nodeID, collectiveID},
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := took(view, "collective-speed")
-		compared := map[string]bool{} // who is slow, once
+		compared := map[string]bool{} // nodes that already have a finding
 		measured := false
 		for _, kind := range ways {
 			by := map[group][]float64{}
@@ -46,16 +46,16 @@ var Speed = checks.Check{
 	},
 }
 
-// way is what ranks reduce over.
+// way is a kind of path over which ranks reduce.
 type way struct {
-	stages []facts.SmokeStage // of which the fastest trial of a node counts
+	stages []facts.SmokeStage // the node's fastest trial of these counts
 	among  string
-	// link is what it carries by itself and what that is called, 0 where nobody knows.
+	// link returns the rate that the path can carry in bit/s and its name, 0 if unknown.
 	link func(view checks.View, node *facts.Node) (rate float64, name string)
 	fix  func(view checks.View, node *facts.Node) []fix.Command
 }
 
-// ways are from within a node outwards: what is slow there is slow everywhere.
+// ways start within a node: what is slow there is slow everywhere.
 var ways = []way{
 	{[]facts.SmokeStage{facts.SmokeNode}, "among the ranks of the node", nvLinks, func(view checks.View, _ *facts.Node) []fix.Command {
 		if !ranks.UsesNCCL(view) {
@@ -68,8 +68,8 @@ var ways = []way{
 	{[]facts.SmokeStage{facts.SmokeAll}, "with all ranks", network, seeNetwork},
 }
 
-// leastStated is what the policy states of a stage and the setting that does, 0 where it states nothing of this.
-// One rank of each node are all where a node has but one.
+// leastStated returns the policy's minimum rate for a stage and the name of its setting, 0 for
+// none. If nodes have one rank each, "one rank per node" and "all ranks" are the same stage.
 func leastStated(policy checks.Policy, node *facts.Node, stage facts.SmokeStage) (rate float64, setting string) {
 	switch {
 	case stage == facts.SmokeNode:
@@ -80,14 +80,14 @@ func leastStated(policy checks.Policy, node *facts.Node, stage facts.SmokeStage)
 	return 0, ""
 }
 
-// group is what rates are compared within.
+// group identifies rates that are comparable.
 type group struct {
 	stage facts.SmokeStage
 	ranks int
 	model string
 }
 
-// fastest is a node's best trial of these stages, 0 where none passed.
+// fastest returns a node's fastest passed trial of these stages, 0 if none passed.
 func fastest(node *facts.Node, stages []facts.SmokeStage) (of group, rate float64) {
 	for _, trial := range node.Smoke.Trials {
 		if slices.Contains(stages, trial.Stage) && trial.Passed && trial.Rate > rate {
@@ -97,7 +97,7 @@ func fastest(node *facts.Node, stages []facts.SmokeStage) (of group, rate float6
 	return of, rate
 }
 
-// passed is in how many trials of a stage a node came through.
+// passed returns the number of a node's passed trials of a stage.
 func passed(node *facts.Node, stage facts.SmokeStage) (n int) {
 	for _, trial := range node.Smoke.Trials {
 		if trial.Stage == stage && trial.Passed {
@@ -130,7 +130,7 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 	case rate < leastOfLink*link:
 		f.Want = fmt.Sprintf("at least half of the %s of %s", text.BitRate(link), name)
 		return f, true
-	case g.stage == facts.SmokePair && passed(node, g.stage) < 2: // it may be its partner's
+	case g.stage == facts.SmokePair && passed(node, g.stage) < 2: // the partner may be the slow one
 	case len(rates[g]) >= facts.UsualFrom && rate < facts.SlowTraffic*facts.Usual(rates[g]):
 		f.Got += ", " + share(rate, facts.Usual(rates[g]))
 		if rails := slowRails(node); rails != "" && g.stage == facts.SmokePair {
@@ -142,7 +142,8 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 	return f, false
 }
 
-// nvLinks are those of the GPU of a node's ranks that has the fewest, all of which a ring uses.
+// nvLinks returns the combined rate of the active NVLinks of the node's GPU that has the fewest. A
+// ring uses all of them.
 func nvLinks(_ checks.View, node *facts.Node) (least float64, name string) {
 	if node.NVML == nil {
 		return 0, ""
@@ -160,10 +161,10 @@ func nvLinks(_ checks.View, node *facts.Node) (least float64, name string) {
 	return least, name
 }
 
-// filledByTCP is the fastest interface that one connection fills, in bit/s.
+// filledByTCP is the rate in bit/s of the fastest interface that one TCP connection can fill.
 const filledByTCP = 25e9
 
-// network is the slowest port or interface by which a node's ranks talk to others.
+// network returns the slowest port or interface that a node's ranks use to reach others.
 func network(view checks.View, node *facts.Node) (least float64, name string) {
 	for _, port := range rails(view, node) {
 		if rate := float64(port.Rate); least == 0 || rate < least {
@@ -191,8 +192,7 @@ func seeNetwork(view checks.View, node *facts.Node) []fix.Command {
 	}
 }
 
-// rails are the ports of InfiniBand or RoCE by which a node's ranks talk, none where they do
-// not.
+// rails returns the InfiniBand or RoCE ports that a node's ranks use, none if they use TCP.
 func rails(view checks.View, node *facts.Node) []nccl.HCAPort {
 	if !ranks.UsesNCCL(view) || node.IB == nil {
 		return nil
@@ -200,7 +200,8 @@ func rails(view checks.View, node *facts.Node) []nccl.HCAPort {
 	return ranks.NCCLNetwork(view, node).Ports
 }
 
-// interfaceOf is where a node called others in the mesh, else what leads to them.
+// interfaceOf returns the interface of a node's calls in the mesh, otherwise the one that leads to
+// its peers.
 func interfaceOf(node *facts.Node) string {
 	if node.Mesh != nil && node.Mesh.Interface != "" {
 		return node.Mesh.Interface

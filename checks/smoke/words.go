@@ -14,18 +14,18 @@ import (
 	"preflight/facts"
 )
 
-// The checks that others here leave a finding to.
+// IDs of the checks to which others of this package leave findings.
 const (
 	computesID   = "gpu-computes"
 	nodeID       = "collective-node"
 	collectiveID = "collective"
 )
 
-// needs are those of every check here.
+// needs are the sections that every check of this package needs.
 var needs = []facts.Section{facts.SectionSmoke}
 
-// took are the nodes whose ranks were started. Of each other one comes an unknown with it,
-// which gpu-computes reports unless it is switched off.
+// took returns the nodes whose ranks were started, and an unknown for each other node. gpu-computes
+// reports these unknowns unless it is switched off.
 func took(view checks.View, check string) (nodes []*facts.Node, found []checks.Finding) {
 	for _, node := range view.Nodes {
 		if node.Smoke.Refused == "" {
@@ -39,21 +39,21 @@ func took(view checks.View, check string) (nodes []*facts.Node, found []checks.F
 	return nodes, found
 }
 
-// leftTo is an unknown whose cause another check reports.
+// leftTo returns an unknown whose cause another check reports.
 func leftTo(node *facts.Node, check string) checks.Finding {
 	f := checks.UnknownFor(node, "the test did not get that far: see "+check)
 	f.Explained = true
 	return f
 }
 
-// timeUp is what is said of what there was no time for.
+// timeUp returns an unknown for a test for which no time was left.
 func timeUp(node *facts.Node, what string) checks.Finding {
 	f := checks.UnknownFor(node, "no time was left to test "+what)
 	f.Remedy = []fix.Command{fix.Note("give the smoke test more time, for example --smoke-time=120s")}
 	return f
 }
 
-// ranked is a rank as a person looks for it: its device, or its number where it has none.
+// ranked names a rank by its device, or by its number if it has none.
 func ranked(node *facts.Node, local int) string {
 	i := slices.IndexFunc(node.Smoke.Ranks, func(rank facts.SmokeRank) bool { return rank.LocalRank == local })
 	if i < 0 || node.Smoke.Ranks[i].Device < 0 {
@@ -63,7 +63,7 @@ func ranked(node *facts.Node, local int) string {
 	return fmt.Sprintf("GPU %d (%s)", rank.Device, cmp.Or(rank.Address, "address unknown"))
 }
 
-// happened is what a rank met, with the line of the library's log that tells most of it.
+// happened describes a rank's failure, with the most informative line of the library's log.
 func happened(failure facts.SmokeFailure) string {
 	text := failure.Call
 	switch failure.Kind {
@@ -91,7 +91,7 @@ func happened(failure facts.SmokeFailure) string {
 	return text
 }
 
-// number is nil of a NaN alone: JSON has no word for it.
+// number formats a value. nil is NaN, which JSON cannot express.
 func number(value *float64) string {
 	if value == nil {
 		return "NaN"
@@ -99,7 +99,7 @@ func number(value *float64) string {
 	return strconv.FormatFloat(*value, 'g', -1, 64)
 }
 
-// allHappened are failures of a node, alike ones together.
+// allHappened describes the failures of a node. Equal ones are joined.
 func allHappened(node *facts.Node, failures []facts.SmokeFailure) string {
 	var texts []string
 	met := map[string][]string{}
@@ -118,19 +118,19 @@ func allHappened(node *facts.Node, failures []facts.SmokeFailure) string {
 	return strings.Join(texts, "; ")
 }
 
-// areAbsent is whether there was nothing to try it with: that is no failure of what was to be
-// tried.
+// areAbsent reports whether all failures mean that the library for the test is missing, which says
+// nothing about the node.
 func areAbsent(failures []facts.SmokeFailure) bool {
 	return len(failures) > 0 && !slices.ContainsFunc(failures, func(f facts.SmokeFailure) bool { return f.Kind != facts.SmokeAbsent })
 }
 
-// wayOut is how what is absent can be tried all the same.
+// wayOut returns an unknown with the way to run the test with another engine.
 func wayOut(view checks.View, node *facts.Node, failures []facts.SmokeFailure) checks.Finding {
 	f := checks.UnknownFor(node, "cannot run the test: "+failures[0].Call+": "+failures[0].Message)
 	switch {
 	case node.Smoke.Engine == "direct":
 		f.Remedy = []fix.Command{fix.Note("use the other engine with --smoke=torch, and name the interpreter of the launch with --python")}
-	case view.Launch.Accelerator == "cpu": // the other has nothing but libraries of GPUs
+	case view.Launch.Accelerator == "cpu": // the other engine supports only GPUs
 		f.Remedy = []fix.Command{fix.Note("name the interpreter of the launch with --python")}
 	default:
 		f.Remedy = []fix.Command{fix.Note("use the other engine with --smoke=direct, or name the interpreter of the launch with --python")}
@@ -138,10 +138,10 @@ func wayOut(view checks.View, node *facts.Node, failures []facts.SmokeFailure) c
 	return f
 }
 
-// share is a rate as a part of another.
+// share returns a rate as a percentage of another.
 func share(rate, of float64) string { return fmt.Sprintf("%.0f %%", 100*rate/of) }
 
-// stated is what is wanted where the policy states the least.
+// stated returns the Want for a minimum rate of the policy.
 func stated(least, setting string) string {
 	return fmt.Sprintf("at least %s (policy %s)", least, setting)
 }
