@@ -14,8 +14,8 @@ import (
 // Schema is the version of Report's JSON. Fields are added, never changed.
 const Schema = 1
 
-// Report is a finished run: what was seen, what was judged and what to do. It
-// is also the snapshot format, so judge and diff read it back.
+// Report is a finished run: its facts, verdicts and fixes. It is also the snapshot format, which
+// judge and diff read.
 type Report struct {
 	Schema   int     `json:"schema"`
 	Version  string  `json:"version"`
@@ -23,35 +23,35 @@ type Report struct {
 	ExitCode int     `json:"exit_code"`
 	Seconds  float64 `json:"seconds"`
 	Hostfile string  `json:"hostfile"`
-	// Began is when the look at the nodes began, RFC 3339 in UTC; "" where nobody kept it.
+	// Began is when the run began to gather facts, in RFC 3339 and UTC, "" if unknown.
 	Began string `json:"began,omitempty"`
-	// Interrupted is set when the run was stopped before every node answered.
+	// Interrupted is true if the run was stopped before every node answered.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// CannotSee says what this build of preflight cannot see on any node; "" for nothing.
+	// CannotSee says what this build of preflight cannot see on any node, "" for nothing.
 	CannotSee string `json:"cannot_see,omitempty"`
-	// Strict is set where warnings fail the run, whatever else does.
+	// Strict is true if warnings fail the run.
 	Strict bool `json:"strict,omitempty"`
-	// Normalized is set when facts that change by themselves were left out when it was
+	// Normalized is true if facts that change by themselves were left out when the report was
 	// saved: see [Lasting].
 	Normalized  bool `json:"normalized,omitempty"`
-	facts.Fleet      // head, nodes and what was not tried, as seen
-	// LaunchedFrom is the node that the launching machine is, "" when it is none of
-	// them or that is not known.
+	facts.Fleet      // the launching machine, the nodes and what was not tried
+	// LaunchedFrom is the node that is also the launching machine, "" if none is or that is
+	// unknown.
 	LaunchedFrom string            `json:"launched_from,omitempty"`
 	Launch       launch.Prediction `json:"launch"`
 	Checks       []Outcome         `json:"checks"`
 	Findings     []Finding         `json:"findings"`
-	// Policy is the configuration file: settings, expectations, severities, waivers. "" for
-	// none.
+	// Policy is the path of the configuration file with settings, expectations, severities and
+	// waivers, "" for none.
 	Policy string `json:"policy,omitempty"`
-	// Waived are findings that by the policy do not count.
+	// Waived are the findings that the policy does not count.
 	Waived []Waived   `json:"waived,omitempty"`
 	Diff   []FactDiff `json:"diff"`
-	// LeftOut is what there was no room for.
+	// LeftOut counts what is left out because there is too much of it.
 	LeftOut LeftOut `json:"left_out,omitzero"`
 	Advice  Advice  `json:"advice"`
-	// Interconnect is what NCCL will use, the largest group first; empty where it is
-	// not NCCL that the ranks talk by, or nothing was seen.
+	// Interconnect is the transports that NCCL will use, the largest group of nodes first. It is
+	// empty if the ranks do not use NCCL, or if the nodes showed nothing about it.
 	Interconnect []Interconnect `json:"interconnect,omitempty"`
 }
 
@@ -60,59 +60,58 @@ type LeftOut struct {
 	Differences int `json:"differences,omitempty"`
 }
 
-// Outcome is one check's verdict over the whole fleet.
+// Outcome is the verdict of one check over all nodes.
 type Outcome struct {
 	Check    string   `json:"check"`
 	Verdict  Verdict  `json:"verdict"`
 	Severity Severity `json:"severity"`
-	Reason   string   `json:"reason"` // of a skip or an unknown; what a pass does not hold for; else ""
+	Reason   string   `json:"reason"` // why it is skipped or unknown, what a pass does not cover, else ""
 }
 
-// FactDiff is one fact on which the nodes differ, the largest group first.
+// FactDiff is one fact on which the nodes differ. Its groups begin with the largest.
 type FactDiff struct {
 	Fact   string      `json:"fact"`
 	Groups []FactGroup `json:"groups"`
 }
 
-// FactGroup is the nodes that share one value. Value is null for the nodes
-// that do not have the fact.
+// FactGroup is the nodes that share one value. Value is null for nodes that lack the fact.
 type FactGroup struct {
 	Value json.RawMessage `json:"value"`
 	Nodes []string        `json:"nodes"`
 }
 
-// Change is one fact of one node that is not what it was. Before or After is null where the
-// fact, or the node, was not there. A list entry that came or went with several facts (a GPU,
-// an interface) is one change, whose value is "present".
+// Change is one changed fact of one node. Before or After is null if the fact or the node did not
+// exist then. A list entry that came or went with several facts (a GPU, an interface) is one change
+// with the value "present".
 type Change struct {
 	Node   string          `json:"node"`
-	Fact   string          `json:"fact"` // "" when the node itself came, went or is reached otherwise
+	Fact   string          `json:"fact"` // "" if the node itself came or went, or is no longer or newly reached
 	Before json.RawMessage `json:"before"`
 	After  json.RawMessage `json:"after"`
 }
 
-// Came is whether it was not there before.
+// Came reports whether the fact or the node is new.
 func (c Change) Came() bool { return len(c.Before) == 0 }
 
-// Gone is whether it is there no more.
+// Gone reports whether the fact or the node no longer exists.
 func (c Change) Gone() bool { return len(c.After) == 0 }
 
-// Advice is the environment and the arguments that were proven to work, by
-// drills on every node of the fleet. What was not proven is in Seen only.
+// Advice is the variables and arguments that drills on every node of the fleet proved to work.
+// Unproven ones are in Seen only.
 type Advice struct {
 	Env  []AdvisedEnv `json:"env"`
 	Args []string     `json:"args"`
-	// Program is whose arguments these are, "deepspeed" or "torchrun"; "" without any.
+	// Program is the program that takes Args, "deepspeed" or "torchrun", "" if there are none.
 	Program string `json:"program,omitempty"`
-	// Seen follows from what the nodes showed, and no drill has tried it: nothing
-	// here was sent by InfiniBand or RoCE.
+	// Seen follows from the facts of the nodes, and no drill tried it: nothing here was sent over
+	// InfiniBand or RoCE.
 	Seen []AdvisedEnv `json:"seen,omitempty"`
-	// Refused was proven to work and is nothing to write down: Why says what to do instead.
+	// Refused was proven to work but should not be written to a file. Why says what to do instead.
 	Refused []AdvisedEnv `json:"refused,omitempty"`
 }
 
-// AdvisedEnv is one variable to set for the launch, as a line NAME=VALUE of a
-// .deepspeed_env takes it, and the proof or, in Seen, the reason.
+// AdvisedEnv is one variable to set for the launch, for a line NAME=VALUE of a .deepspeed_env. Why
+// is the proof, or in Seen the reason.
 type AdvisedEnv struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -122,44 +121,43 @@ type AdvisedEnv struct {
 // AdvisedNames are the variables that Advice.Env may hold.
 var AdvisedNames = []string{"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
 
-// Waived is a finding that does not count, and why.
+// Waived is a finding that does not count, with the reason.
 type Waived struct {
 	Finding
 	Reason string `json:"reason"`
 	Owner  string `json:"owner,omitempty"`
 	Until  string `json:"until"`
-	At     string `json:"at,omitempty"` // where the waiver is stated, "preflight.yaml:31"
+	At     string `json:"at,omitempty"` // where the policy states the waiver, "preflight.yaml:31"
 }
 
-// AllWaived is the reason of a skip where all that a check found is waived.
+// AllWaived is the reason of a skip if all findings of a check are waived.
 const AllWaived = "all that it found is waived"
 
-// SwitchedOff is the reason of a skip that the user asked for.
+// SwitchedOff is the reason of a skip that the user requested.
 const SwitchedOff = "switched off"
 
-// Interconnect is nodes whose ranks will talk alike.
+// Interconnect is nodes whose ranks will use the same transports.
 type Interconnect struct {
 	Nodes   []string       `json:"nodes"`
 	Inside  nccl.Transport `json:"inside"`
 	Between nccl.Transport `json:"between"`
 }
 
-// Gravity orders verdicts, the one that matters most first.
+// Gravity returns the rank of a verdict, 0 for the gravest.
 func Gravity(v Verdict) int {
 	return slices.Index([]Verdict{Fail, Unknown, Warn, Pass, Skip}, v)
 }
 
-// Conclude sets the verdict and the exit code from the checks and findings: 1
-// when something failed (under strict also when something is warned of), 2 when
-// something is not known, 1 before 2. A run in which every check was
-// skipped has shown nothing.
+// Conclude sets the verdict and the exit code from the checks and findings: 1 if something failed,
+// or is a warning under strict, else 2 if something is unknown, else 0. A run that skipped every
+// check has shown nothing, so it is unknown.
 func (r *Report) Conclude(strict bool) {
 	r.Strict = strict
 	met := map[Verdict]bool{}
 	for _, outcome := range r.Checks {
 		met[outcome.Verdict] = true
 	}
-	for _, finding := range r.Findings { // a warning may hide behind its check's unknown
+	for _, finding := range r.Findings { // a check that is unknown may also have a warning
 		met[finding.Verdict] = true
 	}
 	switch {
@@ -174,8 +172,8 @@ func (r *Report) Conclude(strict bool) {
 	}
 }
 
-// Concluded is the verdict and the exit code of what is judged without checks: 1 when something failed, 2 when
-// something is not known, 1 before 2.
+// Concluded returns the verdict and the exit code of findings that come from no check: 1 if
+// something failed, else 2 if something is unknown, else 0.
 func Concluded(findings []Finding, interrupted bool) (verdict Verdict, exitCode int) {
 	met := map[Verdict]bool{}
 	for _, finding := range findings {

@@ -24,7 +24,7 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// pages are what documents the catalogues in docs/, and a draft of a policy.
+// pages are the templates of the generated pages in docs/ and of a draft policy.
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"capital": func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
 	"cell":    cell,
@@ -44,7 +44,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"words":      func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 }).ParseFS(pageFiles, "pages/*"))
 
-// Catalogue lists the checks: the severity of each and when it passes.
+// Catalogue lists the checks with their severities and when each passes.
 func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
 	p := &page{style: style}
 	rows := [][]string{{"check", "severity", "passes when"}}
@@ -93,19 +93,19 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	return p.writeTo(w)
 }
 
-// CatalogueMarkdown writes the catalogue as a page: docs/checks.md is this.
+// CatalogueMarkdown writes the catalogue of checks as the page docs/checks.md.
 func CatalogueMarkdown(w io.Writer, catalogue []checks.Check) error {
 	return pages.ExecuteTemplate(w, "checks.md.tmpl", catalogue)
 }
 
-// Causes lists what a launch can die of.
+// Causes lists the causes of failed launches.
 func Causes(w io.Writer, c *explain.Catalogue, style Style) error {
 	p := &page{style: style}
 	p.entries(text.Map(c.Causes, func(cause explain.Cause) []string { return []string{cause.ID, cause.Title} }))
 	return p.writeTo(w)
 }
 
-// Cause explains one cause: why it happens, what logs say of it, what to do.
+// Cause explains one cause: why it happens, what it looks like in logs and how to fix it.
 func Cause(w io.Writer, c *explain.Catalogue, cause explain.Cause, style Style) error {
 	p := &page{style: style}
 	p.wrapped("", cause.ID+": "+cause.Title)
@@ -118,16 +118,16 @@ func Cause(w io.Writer, c *explain.Catalogue, cause explain.Cause, style Style) 
 	return p.writeTo(w)
 }
 
-// CausesMarkdown writes the causes as a page: docs/causes.md is this.
+// CausesMarkdown writes the causes as the page docs/causes.md.
 func CausesMarkdown(w io.Writer, c *explain.Catalogue) error {
 	return pages.ExecuteTemplate(w, "causes.md.tmpl", c)
 }
 
-// MessagesMarkdown writes an index from messages to causes: docs/from-error.md is this.
+// MessagesMarkdown writes an index from log messages to causes, the page docs/from-error.md.
 func MessagesMarkdown(w io.Writer, c *explain.Catalogue) error {
 	index := struct {
 		*explain.Catalogue
-		Examples map[string]string // one of each signature
+		Examples map[string]string // one example of each signature, by its ID
 	}{c, map[string]string{}}
 	for _, family := range c.Families {
 		for _, s := range family.Signatures {
@@ -137,7 +137,8 @@ func MessagesMarkdown(w io.Writer, c *explain.Catalogue) error {
 	return pages.ExecuteTemplate(w, "from-error.md.tmpl", index)
 }
 
-// meaning is what a message says, and what else beside others, of which one is shown.
+// meaning returns what a message means, and what it means next to certain other messages. Of those,
+// meaning shows one example each.
 func meaning(s *explain.Signature, examples map[string]string) string {
 	var text string
 	switch {

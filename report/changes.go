@@ -15,20 +15,20 @@ import (
 	"preflight/internal/text"
 )
 
-// Row is one change and the nodes that it happened on. Fact is "" for the node itself,
-// values are for a person.
+// Row is one change and the nodes on which it happened. Fact is "" for a change of the node itself.
+// Before and After are formatted for a person.
 type Row struct {
 	Nodes               []string
 	Fact, Before, After string
-	Verdict             checks.Verdict // "" where nobody judges it
-	Cause               string         // the check that finds what it comes from, "" for none
+	Verdict             checks.Verdict // "" if no check judges it
+	Cause               string         // the check that finds what caused the change, "" for none
 }
 
-// Rows folds the changes of each node, unless all are asked for, and then those that
-// several nodes share.
+// Rows folds the changes of each node, unless all is set, and then joins rows that several nodes
+// share.
 func (c Changed) Rows(all bool) []Row { return folded(rowsOf(c.Changes, all)) }
 
-// rowsOf are those of single nodes.
+// rowsOf returns the rows of single nodes, one node after the other.
 func rowsOf(changes []checks.Change, all bool) (rows []Row) {
 	for _, node := range text.GroupBy(changes, func(c checks.Change) string { return c.Node }) {
 		own := node.All
@@ -47,7 +47,7 @@ func rowsOf(changes []checks.Change, all bool) (rows []Row) {
 	return rows
 }
 
-// folded puts the nodes together that share a change.
+// folded joins rows that differ in their nodes only.
 func folded(each []Row) (rows []Row) {
 	type shared struct {
 		fact, before, after, cause string
@@ -63,19 +63,19 @@ func folded(each []Row) (rows []Row) {
 	return rows
 }
 
-// HasChanges is whether a finding tells of changes since a baseline.
+// HasChanges reports whether a finding lists changes since a baseline.
 func HasChanges(f checks.Finding) bool { return len(f.Changes) > 0 }
 
-// Drift is what all the findings say that tell of changes, as one. Its verdict is the gravest of
-// those that no other finding is the cause of.
+// Drift is all findings about changes since a baseline, as one. Its verdict is the gravest of those
+// findings that have no cause in another finding.
 type Drift struct {
 	checks.Finding
 	Parts []checks.Finding
-	Rows  []Row // the gravest first, as a diff of two runs has them; folded unless all are asked for
+	Rows  []Row // the gravest first, as a diff of two runs has them; folded unless all are requested
 }
 
-// Drift is at which place of the findings it is told, -1 for none. Each of its rows may have
-// its cause in another finding of the report.
+// Drift returns the changes since the baseline and the index of the first finding about them, -1
+// for none. A row names the check of another finding if that finding explains the change.
 func (w Words) Drift(all bool) (d Drift, at int) {
 	at = slices.IndexFunc(w.report.Findings, HasChanges)
 	if at < 0 {
@@ -101,7 +101,7 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 		mine := func(c checks.Change) bool { return !elsewhere(c) }
 		if own := Steps(f); slices.ContainsFunc(f.Changes, mine) {
 			steps, d.Notes = append(steps, own...), union(d.Notes, f.Notes)
-		} else { // the others are shown with the cause; only the last one accepts the change
+		} else { // the cause shows its own fix; only the last command, which accepts the change, is needed here
 			steps = append(steps, own[max(0, len(own)-1):]...)
 		}
 	}
@@ -111,13 +111,13 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 	})
 	slices.Reverse(steps)
 	steps = union(nil, steps)
-	slices.Reverse(steps) // of the same commands the last one stays
+	slices.Reverse(steps) // of equal commands the last one stays
 	setSteps(&d.Finding, steps)
 	d.Summary = text.Plural(len(d.Rows), "change") + " since the baseline"
 	return d, at
 }
 
-// drift writes what changed since the baseline as one table.
+// drift writes the block of the changes since the baseline, with a table.
 func (p *page) drift(one Problem) {
 	p.heading(one.Mark, one.Verdict, one.Check+"  "+one.Summary)
 	shown := one.Changes
@@ -132,7 +132,7 @@ func (p *page) drift(one Problem) {
 	p.faintField(LabelWouldSee, one.WouldSee)
 }
 
-// place is that of a row's first node in the fleet; what is in no fleet comes last.
+// place returns the index of a row's first node in the fleet. Nodes outside of the fleet come last.
 func (w Words) place(r Row) int {
 	at := slices.IndexFunc(w.report.Nodes, func(node facts.Node) bool { return node.Name == r.Nodes[0] })
 	if at < 0 {
@@ -141,10 +141,10 @@ func (w Words) place(r Row) int {
 	return at
 }
 
-// MostChanges are how many a table has unless all are asked for: a page.
+// MostChanges is how many rows a table has at most unless all are requested: about a page.
 const MostChanges = 30
 
-// driftRows are those of one finding, each with its weight.
+// driftRows returns the rows of one finding, each with its verdict.
 func (w Words) driftRows(f checks.Finding, all bool) (rows []Row) {
 	changes := f.Changes
 	if !all {
@@ -172,11 +172,12 @@ func (w Words) driftRows(f checks.Finding, all bool) (rows []Row) {
 	return rows
 }
 
-// leastValue is to how many characters a value is cut, at most, for a table to fit its page.
+// leastValue is the least number of characters to which a value is cut so that a table fits the
+// page.
 const leastValue = 12
 
-// ChangeTable has one row for each change, with a column of weights and one of causes where
-// any has one.
+// ChangeTable returns a table with one row for each change. It has a column of verdicts and one of
+// causes only if a row has one.
 func (w Words) ChangeTable(rows []Row) (header []string, cells [][]string) {
 	header = []string{"nodes", "fact", "before", "after"}
 	weighed := slices.ContainsFunc(rows, func(r Row) bool { return r.Verdict != "" })
@@ -195,8 +196,8 @@ func (w Words) ChangeTable(rows []Row) (header []string, cells [][]string) {
 	})
 }
 
-// changes draws that table. Values are cut to what is left of the page; where that is too
-// little, a row is two lines.
+// changes draws that table and cuts values to the space that is left. If there is too little space,
+// a row takes two lines.
 func (p *page) changes(rows []Row) {
 	header, cells := p.ChangeTable(rows)
 	before := slices.Index(header, "before")
@@ -214,8 +215,8 @@ func (p *page) changes(rows []Row) {
 	p.line("%s", p.table(header, header, cells))
 }
 
-// fitted cuts two columns, the first of them and the one behind, so that a table fits a page,
-// and says whether it does: not where that leaves too little to tell anything.
+// fitted cuts the values of two neighbouring columns so that a table fits the page. It returns
+// false and cuts nothing if too little of the values would be left.
 func fitted(cells [][]string, first, width int) bool {
 	widths := make([]int, len(cells[0]))
 	total := 0

@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// MostDifferences is how many differing facts are shown unless all are asked for.
+	// MostDifferences is how many differing facts are shown unless all are requested.
 	MostDifferences = 12
-	// longestValue is how many characters of one value are, likewise.
+	// longestValue is how many characters of a value are shown unless all is requested.
 	longestValue = 48
 )
 
-// differences writes the facts on which the nodes differ and that no problem shows. Verbosely none
-// is folded, and the others are counted.
+// differences writes the facts on which the nodes differ and that no problem explains. In verbose
+// mode it folds none of them, and counts the explained ones.
 func (p *page) differences() {
 	diffs := p.Unshown()
 	if p.style.Verbose {
@@ -53,8 +53,8 @@ func (p *page) differences() {
 	}
 }
 
-// DifferenceTable returns a row for each fact: what most nodes have, and the others. Of two nodes
-// each has its own column. whole is for values that are not cut.
+// DifferenceTable returns a row for each fact: the value that most nodes have, and the other
+// values. If the fleet has two nodes, each has its own column. With whole, no value is cut.
 func (w Words) DifferenceTable(diffs []checks.FactDiff, whole bool) (header []string, rows [][]string) {
 	if w.fleet != 2 || slices.ContainsFunc(diffs, func(d checks.FactDiff) bool { return len(d.Groups) != 2 }) {
 		return differenceHeader, text.Map(diffs, func(d checks.FactDiff) []string {
@@ -71,12 +71,12 @@ func (w Words) DifferenceTable(diffs []checks.FactDiff, whole bool) (header []st
 	})
 }
 
-// unexplained are the differences that no finding explains, not folded.
+// unexplained returns the differences that no finding explains, not folded.
 func (w Words) unexplained() []checks.FactDiff {
 	return slices.DeleteFunc(slices.Clone(w.report.Diff), w.isCovered)
 }
 
-// Unshown are the differences between the nodes that no finding shows, folded for a person.
+// Unshown returns the differences between the nodes that no finding shows, folded for a person.
 func (w Words) Unshown() []checks.FactDiff {
 	diffs := slices.DeleteFunc(slices.Clone(w.report.Diff), w.isCovered)
 	return slices.DeleteFunc(w.foldRenamed(Folded(agreement.WithoutEchoedDiffs(diffs))), func(d checks.FactDiff) bool {
@@ -84,8 +84,8 @@ func (w Words) Unshown() []checks.FactDiff {
 	})
 }
 
-// foldRenamed makes one row of an interface that has another name on some nodes, known by the
-// networks that its addresses are in, as MAC addresses are one's own.
+// foldRenamed makes one row of an interface that has another name on some nodes. It recognizes the
+// interface by the networks of its addresses, because MAC addresses differ anyway.
 func (w Words) foldRenamed(diffs []checks.FactDiff) []checks.FactDiff {
 	isEntry := func(d checks.FactDiff) bool {
 		return strings.HasPrefix(d.Fact, interfacePath) && oneValueOrNone(d)
@@ -94,8 +94,8 @@ func (w Words) foldRenamed(diffs []checks.FactDiff) []checks.FactDiff {
 		return diffs
 	}
 	networks := w.networks()
-	// where is an interface's networks, and who has it and who has not: what a renamed one and
-	// the usual one share.
+	// where returns the networks of an interface, the nodes that have it and those that lack it. A
+	// renamed interface and the usual one have these in common.
 	where := func(d checks.FactDiff) string {
 		of := networks[strings.TrimPrefix(d.Fact, interfacePath)]
 		if !isEntry(d) || of == nil {
@@ -103,7 +103,7 @@ func (w Words) foldRenamed(diffs []checks.FactDiff) []checks.FactDiff {
 		}
 		return fmt.Sprintf("%q %q %q", of, d.Groups[0].Nodes, d.Groups[1].Nodes)
 	}
-	others := map[string][]int{} // that only the smaller group has
+	others := map[string][]int{} // indexes of interfaces that only the smaller group has
 	for i, d := range diffs {
 		if at := where(d); at != "" && Absent(d.Groups[0]) {
 			others[at] = append(others[at], i)
@@ -120,7 +120,7 @@ func (w Words) foldRenamed(diffs []checks.FactDiff) []checks.FactDiff {
 			gone[diffs[other].Fact] = true
 			folded[i].Groups = slices.Clone(usual.Groups)
 			for n, d := range []checks.FactDiff{usual, diffs[other]} {
-				folded[i].Groups[n].Value, _ = json.Marshal(strings.TrimPrefix(d.Fact, interfacePath)) // a text has no error
+				folded[i].Groups[n].Value, _ = json.Marshal(strings.TrimPrefix(d.Fact, interfacePath)) // marshalling a string cannot fail
 			}
 		}
 		delete(others, at)
@@ -130,7 +130,7 @@ func (w Words) foldRenamed(diffs []checks.FactDiff) []checks.FactDiff {
 
 const interfacePath = "net.interfaces."
 
-// networks are those that the interfaces have addresses of, on any node, by their names.
+// networks returns the networks of the interfaces' addresses on all nodes, by interface name.
 func (w Words) networks() map[string][]string {
 	of := map[string][]string{}
 	for _, node := range w.report.Nodes {
@@ -152,7 +152,7 @@ func (w Words) networks() map[string][]string {
 	return of
 }
 
-// isCovered is whether the nodes agree on a fact but for those on which findings cover it.
+// isCovered reports whether a fact differs only on nodes for which findings cover it.
 func (w Words) isCovered(d checks.FactDiff) bool {
 	covered := map[string]bool{}
 	for _, f := range w.report.Findings {
@@ -169,9 +169,10 @@ func (w Words) isCovered(d checks.FactDiff) bool {
 	return len(covered) > 0 && (first < 0 || !slices.ContainsFunc(d.Groups[first+1:], open))
 }
 
-// shows is whether a finding is about a fact, or tells of some node that is unlike most, or
-// of all that are most, what it has there: the value, or the name of what only some have, stands among what was got, of
-// a section that its check looks at.
+// shows reports whether a finding is about a fact, or already shows its odd value. It shows the
+// value if "got" contains that value, or the name of an entry that only some nodes have; the
+// finding must name an odd node or all nodes of the largest group, and its check must read the
+// section of the fact.
 func shows(f checks.Finding, d checks.FactDiff) bool {
 	if f.Fact == d.Fact || slices.Contains(f.Facts, d.Fact) {
 		return true
@@ -192,26 +193,26 @@ func shows(f checks.Finding, d checks.FactDiff) bool {
 	return slices.ContainsFunc(d.Groups[1:], func(g checks.FactGroup) bool { return slices.ContainsFunc(g.Nodes, named) && tells(g) })
 }
 
-// hasWord is whether a text has a word, or several, with nothing of another one around.
+// hasWord reports whether a text contains a word or a phrase that is not part of a longer word.
 func hasWord(text, word string) bool {
 	const around = `[^\pL\p{Nd}]`
-	return word != "" && strings.Contains(text, word) && // which costs less
+	return word != "" && strings.Contains(text, word) && // cheaper than the regular expression
 		regexp.MustCompile(`(?:^|`+around+`)`+regexp.QuoteMeta(word)+`(?:`+around+`|$)`).MatchString(text)
 }
 
-// Parties are who has which value of a fact: the largest group, and the others in one text.
+// Parties returns two cells: the value of the largest group with its nodes, and all other values.
 func (w Words) Parties(d checks.FactDiff, whole bool) []string {
 	others := text.Map(d.Groups[1:], func(g checks.FactGroup) string { return w.party(d.Fact, g, d.Groups[0], whole) })
 	return []string{w.party(d.Fact, d.Groups[0], d.Groups[1], whole), strings.Join(others, "; ")}
 }
 
-// party is one value and the nodes that have it.
+// party returns one value and the nodes that have it.
 func (w Words) party(fact string, g, other checks.FactGroup, whole bool) string {
 	return fmt.Sprintf("%s (%s)", cutValue(fact, g, other, whole), w.Nodes(g.Nodes))
 }
 
-// cutValue is the value of a group of nodes. Of a list that is too long for its place only what
-// another group's lacks is shown, unless the whole is asked for.
+// cutValue returns the value of a group of nodes. Unless whole is set, a long list is cut to the
+// entries that the other group lacks.
 func cutValue(fact string, g, other checks.FactGroup, whole bool) string {
 	value := Value(fact, g.Value)
 	if own, ok := Beyond(g, other); ok && len(value) > longestValue && !whole {
@@ -223,9 +224,8 @@ func cutValue(fact string, g, other checks.FactGroup, whole bool) string {
 	return value
 }
 
-// table draws rows under a header, columns two blanks apart; where the page is
-// too narrow for that, one cell below the other, each after the label of its
-// column where there are labels.
+// table draws rows under a header, with two blanks between columns. If the page is too narrow, it
+// stacks the cells of a row and begins each with its label, if there are labels.
 func (p *page) table(header, labels []string, rows [][]string) string {
 	t := table.New().Headers(header...).Rows(rows...).
 		Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
@@ -248,8 +248,8 @@ func (p *page) table(header, labels []string, rows [][]string) string {
 	return strings.TrimRight(strings.Join(out, "\n"), "\n")
 }
 
-// stacked draws rows that are wider than the page: the first cell on a line
-// of its own, the others that are not empty below it.
+// stacked draws rows that are wider than the page: the first cell on its own line and the other
+// non-empty cells below it.
 func (p *page) stacked(labels []string, rows [][]string) string {
 	var out []string
 	for _, row := range rows {
@@ -268,16 +268,15 @@ func (p *page) stacked(labels []string, rows [][]string) string {
 	return strings.Join(out, "\n")
 }
 
-// Changed is what differs between two looks at a fleet, as JSON has it: one entry for each
-// fact of each node, none folded, and one for each section of a node that only one of the
-// looks saw.
+// Changed is the differences between two runs as JSON has them: one entry for each fact of each
+// node, not folded, and one entry for each section of a node that only one of the runs has.
 type Changed struct {
 	Schema      int                     `json:"schema"`
 	Changes     []checks.Change         `json:"changes"`
 	NotCompared []agreement.NotCompared `json:"not_compared"`
 }
 
-// Unchanged is what may be said where there is no change to list.
+// Unchanged returns the sentence for an empty list of changes.
 func (c Changed) Unchanged() string {
 	if len(c.NotCompared) > 0 {
 		return "nothing changed in the facts that could be compared"
@@ -285,8 +284,8 @@ func (c Changed) Unchanged() string {
 	return "nothing changed"
 }
 
-// ChangesText lists what changed between two looks at a fleet, and what could not be
-// compared. The same on several nodes is one row.
+// ChangesText lists what changed between two runs and what could not be compared. The same change
+// on several nodes is one row.
 func ChangesText(w io.Writer, c Changed, style Style) error {
 	p := &page{style: style}
 	rows := c.Rows(style.Verbose)
@@ -302,13 +301,13 @@ func ChangesText(w io.Writer, c Changed, style Style) error {
 	return p.writeTo(w)
 }
 
-// Unseen is what could not be compared on some nodes, for one reason.
+// Unseen is what could not be compared on some nodes for one reason.
 type Unseen struct {
 	Nodes     []string
 	What, Why string
 }
 
-// Unseen folds the sections of each node, and then the nodes that share all of it.
+// Unseen joins the sections of each node, and then the nodes that share all of them.
 func (c Changed) Unseen() (all []Unseen) {
 	reason := func(n agreement.NotCompared) [2]string {
 		if n.Section == "" {
@@ -331,17 +330,17 @@ func (c Changed) Unseen() (all []Unseen) {
 	return all
 }
 
-// Folded are differences for a person: those of list entries in one row, and siblings
-// that differ alike in one.
+// Folded folds differences for a person: the facts of a list entry become one row, and so do
+// sibling entries that differ in the same way.
 func Folded(diffs []checks.FactDiff) []checks.FactDiff {
 	return compare.FoldSiblings(foldEntries(diffs))
 }
 
-// foldEntries makes one row of all the facts of a list entry that only some
-// nodes have: one interface too many is one difference, not one a field. Of an
-// entry that is a name and one value, such as a variable, that value is the row.
+// foldEntries makes one row of all facts of a list entry that only some nodes have: an extra
+// interface is one difference and not one for each field. If an entry has only a name and one
+// value, such as a variable, that value is the row.
 func foldEntries(diffs []checks.FactDiff) []checks.FactDiff {
-	facts := map[string]int{} // entry and who has it → how many facts
+	facts := map[string]int{} // entry and the nodes that have it → number of facts
 	for _, d := range diffs {
 		if entry := entryNamedBy(d); entry != "" {
 			facts[entryKey(entry, d)] = 0
@@ -368,9 +367,9 @@ func foldEntries(diffs []checks.FactDiff) []checks.FactDiff {
 	return folded
 }
 
-// entryNamedBy is the list entry whose own name the fact is, "" when it is no
-// such fact: net.interfaces.docker0.name is "docker0", so net.interfaces.docker0
-// is an entry. Its name may hold dots.
+// entryNamedBy returns the list entry of which the fact is the name, and "" for any other fact:
+// net.interfaces.docker0.name is "docker0", so net.interfaces.docker0 is an entry. The name may
+// contain dots.
 func entryNamedBy(d checks.FactDiff) string {
 	dot := strings.LastIndexByte(d.Fact, '.')
 	if !oneValueOrNone(d) || dot < 0 {
@@ -385,8 +384,8 @@ func entryNamedBy(d checks.FactDiff) string {
 	return ""
 }
 
-// outermost is the entry highest up that the fact belongs to: of a device
-// that is missing with its ports, the device.
+// outermost returns the outermost entry that contains the fact: the device if a device is missing
+// with its ports.
 func outermost(d checks.FactDiff, entries map[string]int) string {
 	if !oneValueOrNone(d) {
 		return ""
@@ -402,15 +401,15 @@ func outermost(d checks.FactDiff, entries map[string]int) string {
 	return ""
 }
 
-// oneValueOrNone is whether the nodes that have the fact agree on it.
+// oneValueOrNone reports whether all nodes that have the fact have the same value.
 func oneValueOrNone(d checks.FactDiff) bool {
 	return len(d.Groups) == 2 && slices.ContainsFunc(d.Groups, Absent)
 }
 
-// Absent is whether the nodes of a group lack the fact.
+// Absent reports whether the nodes of a group lack the fact.
 func Absent(g checks.FactGroup) bool { return len(g.Value) == 0 || string(g.Value) == "null" }
 
-// entryKey tells entries apart, and facts of one entry that other nodes lack.
+// entryKey returns a key that differs for facts of one entry that other nodes lack.
 func entryKey(entry string, d checks.FactDiff) string {
 	var key strings.Builder
 	fmt.Fprintf(&key, "%q", entry)

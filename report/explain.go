@@ -15,18 +15,18 @@ import (
 	"preflight/internal/text"
 )
 
-// Explained is what logs show and, where a hostfile was given, what the checks that
-// the causes point to say now.
+// Explained is what logs show. With a hostfile it also has the results of the checks that the
+// causes name.
 type Explained struct {
 	explain.Report
-	ExitCode int            `json:"exit_code"` // the worse one of both: 1 wins over 2
+	ExitCode int            `json:"exit_code"` // the graver of both: 1 wins over 2
 	Version  string         `json:"version"`
 	Run      *checks.Report `json:"run,omitempty"`
 }
 
-// Explanation writes for a person what logs show: the root cause with where it
-// was read, its fix and the check that would have said so, then what followed
-// from it, who failed first, what is harmless, and what NCCL used.
+// Explanation writes for a person what logs show: the root cause with its log lines, its fix and
+// the check that finds it before a launch, then the consequences, which process failed first, what
+// is harmless, and what NCCL used.
 func Explanation(w io.Writer, r explain.Report, style Style) error {
 	p := &page{style: style}
 	p.explanationHead(r)
@@ -51,7 +51,7 @@ func Explanation(w io.Writer, r explain.Report, style Style) error {
 	return err
 }
 
-// Now stands between what a log shows and what the checks it points to say.
+// Now is the line between what a log shows and the results of the checks for it.
 const Now = "what the checks for these causes find now:"
 
 func (p *page) explanationHead(r explain.Report) {
@@ -95,10 +95,10 @@ func (p *page) explanationHead(r explain.Report) {
 	p.line("%s", p.faint(text.Escape(read)))
 }
 
-// shownEmpty is how many logs that hold nothing are named.
+// shownEmpty is how many empty logs are named.
 const shownEmpty = 4
 
-// unread says how much of the logs is not known.
+// unread says how many logs could not be read, or not to their end.
 func unread(all []explain.Unread) string {
 	cut := slices.DeleteFunc(slices.Clone(all), func(log explain.Unread) bool { return log.Whole })
 	var texts []string
@@ -111,7 +111,7 @@ func unread(all []explain.Unread) string {
 	return strings.Join(texts, ", ")
 }
 
-// on is where something happened, as the rest of a sentence.
+// on returns where a finding happened as the end of a sentence, such as " on w2".
 func on(f explain.Finding) string {
 	if where := whereabouts(f); where != "" {
 		return " on " + where
@@ -157,7 +157,7 @@ func (p *page) evidence(lines []explain.Evidence, count int) {
 	}
 }
 
-// place is where a line was read and who wrote it.
+// place returns the file and line of a log message, and the node and rank that wrote it.
 func place(e explain.Evidence) string {
 	text := fmt.Sprintf("%s:%d", e.File, e.Line)
 	if e.Node != "" {
@@ -172,8 +172,8 @@ func place(e explain.Evidence) string {
 	return text
 }
 
-// whereabouts are the nodes of a finding, or where none is known its ranks; both of
-// a single rank.
+// whereabouts returns the nodes of a finding, or its ranks if no node is known. For a single rank
+// it returns both.
 func whereabouts(f explain.Finding) string {
 	switch {
 	case len(f.Nodes) == 1 && len(f.Ranks) == 1:
@@ -214,7 +214,8 @@ func (p *page) timeline(deaths []explain.Death) {
 	p.list("first failed", texts...)
 }
 
-// networks prints what NCCL chose, in one line for all nodes of one kind, and what of that is odd.
+// networks prints what NCCL chose, with one line for all nodes that chose the same, and what is
+// unusual about it.
 func (p *page) networks(all []explain.Network) {
 	p.remarks("nccl", all, func(n explain.Network) []string {
 		if text := n.String(); text != "" {
@@ -225,7 +226,7 @@ func (p *page) networks(all []explain.Network) {
 	p.remarks("slow", all, func(n explain.Network) []string { return n.Slow })
 }
 
-// remarks are sentences about nodes, those about several nodes once.
+// remarks prints sentences about nodes. A sentence about several nodes is printed once.
 func (p *page) remarks(label string, all []explain.Network, of func(explain.Network) []string) {
 	var groups []alike
 	for _, n := range all {

@@ -15,13 +15,13 @@ import (
 	"preflight/launch/nccl"
 )
 
-// alike are nodes, or ranks of nodes, of which the same is said.
+// alike is a text and the nodes, or ranks of nodes, to which it applies.
 type alike struct {
 	text  string
 	nodes []string
 }
 
-// interconnect says what GPUs there are and by what NCCL will have them talk.
+// interconnect prints the GPUs of the nodes and how NCCL will connect them.
 func (p *page) interconnect(r checks.Report) {
 	p.each("gpus", p.inventory(r.Nodes))
 	var inside, between []alike
@@ -33,7 +33,7 @@ func (p *page) interconnect(r checks.Report) {
 	p.each("between", between)
 }
 
-// each writes one line for what is said of all nodes, or one a group of them.
+// each writes one line if a text applies to all nodes, and one line for each group otherwise.
 func (p *page) each(label string, groups []alike) {
 	groups = slices.DeleteFunc(groups, func(g alike) bool { return g.text == "" })
 	var texts []string
@@ -47,7 +47,7 @@ func (p *page) each(label string, groups []alike) {
 	p.list(label, texts...)
 }
 
-// add puts nodes to those of which the same is said.
+// add adds nodes to the group with the same text, or adds a new group.
 func add(groups []alike, text string, nodes ...string) []alike {
 	i := slices.IndexFunc(groups, func(g alike) bool { return g.text == text })
 	if i < 0 {
@@ -57,7 +57,7 @@ func add(groups []alike, text string, nodes ...string) []alike {
 	return groups
 }
 
-// Transport is one in words: "InfiniBand: mlx5_0, 400 Gbit/s (why)".
+// Transport returns a transport in words: "InfiniBand: mlx5_0, 400 Gbit/s (why)".
 func Transport(t nccl.Transport) string {
 	text := t.Name
 	if t.Detail != "" {
@@ -69,8 +69,8 @@ func Transport(t nccl.Transport) string {
 	return text
 }
 
-// inventory is the GPUs of the fleet, like machines in one line; nothing where
-// no machine has any.
+// inventory returns the GPUs of the fleet, one entry for machines with the same GPUs, and nil if no
+// machine has any.
 func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 	if !slices.ContainsFunc(nodes, func(n facts.Node) bool { return n.NVML != nil && len(n.NVML.Cards) > 0 }) {
 		return nil
@@ -96,14 +96,14 @@ func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 	return groups
 }
 
-// Models are the GPUs of a node by name: "8 × NVIDIA H100 80GB HBM3".
+// Models returns the GPUs of a node by name: "8 × NVIDIA H100 80GB HBM3".
 func Models(cards []facts.Card) string {
 	models := text.GroupBy(cards, func(card facts.Card) string { return cmp.Or(card.Name, "a GPU without a name") })
 	return strings.Join(text.Map(models, func(m text.Group[string, facts.Card]) string { return fmt.Sprintf("%d × %s", len(m.All), m.Key) }), ", ")
 }
 
-// topologies draws for each kind of machine what joins its GPUs and its network
-// adapters, as nvidia-smi topo -m does.
+// topologies draws, for each kind of machine, how its GPUs and network adapters are connected, as
+// nvidia-smi topo -m does.
 func (p *page) topologies(nodes []facts.Node) {
 	var kinds []alike
 	for i := range nodes {
@@ -125,7 +125,8 @@ func (p *page) topologies(nodes []facts.Node) {
 	}
 }
 
-// Topology is header and rows of one machine's topology, nil where it reported none.
+// Topology returns the header and the rows of a machine's topology, nil if the machine reported
+// none.
 func Topology(node *facts.Node) [][]string {
 	if node.NVML == nil || len(node.NVML.Topology) < 2 {
 		return nil
@@ -154,7 +155,7 @@ func Topology(node *facts.Node) [][]string {
 	return slices.Clip(rows)
 }
 
-// Adapters are a machine's RDMA adapters.
+// Adapters returns the RDMA adapters of a machine.
 func Adapters(node *facts.Node) []facts.HCA {
 	if node.IB == nil {
 		return nil

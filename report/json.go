@@ -25,13 +25,13 @@ import (
 	"preflight/internal/secret"
 )
 
-// Encoder writes JSON without characters that a terminal, a reader of the source or a
-// runner of CI would be misled by.
+// Encoder writes JSON without characters that could mislead a terminal, a person who reads the
+// source or a CI runner.
 func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
 
-// jsonGuard escapes what encoding/json leaves as it is and terminals obey: DEL
-// and the C1 control characters, which stand for escape sequences; and what runners do.
-// Outside of strings JSON has neither. It is given whole values.
+// jsonGuard escapes characters that encoding/json leaves alone: DEL and the C1 control characters,
+// which terminals take for escape sequences, and commands of CI runners. JSON has them only inside
+// strings. Each call of Write gets whole values.
 type jsonGuard struct{ to io.Writer }
 
 func (g jsonGuard) Write(text []byte) (int, error) {
@@ -50,11 +50,13 @@ func (g jsonGuard) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// markStart is a command of a runner at the start of a text, ##[NAME]; [text.Escape] has its sources.
+// markStart matches a runner command at the start of a text, ##[NAME]. [text.Escape] names the
+// sources.
 var markStart = regexp.MustCompile(`^##\w*\[`)
 
-// JSON writes a report in schema 1, as encoding/json would indent it, and never has the whole text in memory:
-// that of a large fleet is many times what is held of the nodes. Snapshots are the same file.
+// JSON writes a report in schema 1, indented as encoding/json does. It never holds the whole text
+// in memory, because the text of a large fleet is many times larger than the facts. Snapshots are
+// the same file.
 func JSON[Report any](w io.Writer, r Report) error {
 	err := jsonv2.MarshalWrite(jsonGuard{w}, r, jsonv1.DefaultOptionsV1(), jsontext.WithIndent(indent), digits)
 	if err != nil {
@@ -66,16 +68,16 @@ func JSON[Report any](w io.Writer, r Report) error {
 
 const indent = " "
 
-// digits writes the numbers that encoding/json read with all their digits.
+// digits writes numbers that encoding/json read with all their digits.
 var digits = jsonv2.WithMarshalers(jsonv2.MarshalToFunc(func(to *jsontext.Encoder, number json.Number) error {
 	return to.WriteValue(jsontext.Value(number))
 }))
 
-// maxText is some times what the report of ten thousand nodes has, of eight GPUs each: 32 KB a
-// node, and more where machines have more in them.
+// maxText is the largest report that is read, in bytes: several times that of ten thousand nodes
+// with eight GPUs each, which takes 32 KB a node, or more on larger machines.
 const maxText = 1 << 30
 
-// saved is a report in a file, whose nodes also note which facts the file does not record.
+// saved is a report in a file. Its nodes also record which facts the file lacks.
 type saved struct {
 	checks.Report
 	Head  *savedNode  `json:"head"`
@@ -91,8 +93,8 @@ func (n *savedNode) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Read reads a report that JSON or [Normalized] wrote. Of a file that is none the error
-// says what is there instead, and in which line.
+// Read reads a report that JSON or [Normalized] wrote. If the file is no report, the error says
+// what is wrong and in which line.
 func Read(in io.Reader) (checks.Report, error) {
 	var file saved
 	content, err := readText(in)
@@ -105,25 +107,25 @@ func Read(in io.Reader) (checks.Report, error) {
 	case r.Schema > checks.Schema, err == nil && r.Schema != checks.Schema:
 		return r, fmt.Errorf("its schema is %d, but this preflight reads schema %d", r.Schema, checks.Schema)
 	case err != nil:
-		err = cmp.Or(json.Unmarshal(content, &file.Report), err) // the first counts lines from the beginning of the text
+		err = cmp.Or(json.Unmarshal(content, &file.Report), err) // the first call counts lines from the beginning of the file
 		return r, fmt.Errorf("not a preflight report: %w", plain(err, content))
 	}
 	r.Head, r.Nodes = (*facts.Node)(file.Head), make([]facts.Node, len(file.Nodes))
 	for i, node := range file.Nodes {
 		r.Nodes[i] = facts.Node(node)
 	}
-	secret.Within(&r) // as a node that is looked at today would tell it
+	secret.Within(&r) // as today's agent would send it
 	if r.Normalized {
 		r.Fleet = agreement.LastingFleet(r.Fleet, r.Launch)
 	}
 	return r, nil
 }
 
-// readText reads a file to its end, or no more than the beginning of what is none of JSON: some
-// have no end.
+// readText reads a file to its end. If the beginning is no JSON, it reads no further, because some
+// files never end.
 func readText(in io.Reader) ([]byte, error) {
 	whole := bufio.NewReader(in)
-	beginning, _ := whole.Peek(whole.Size()) // what is wrong shows where it is read
+	beginning, _ := whole.Peek(whole.Size()) // the next read reports any error
 	if start := bytes.TrimSpace(beginning); len(start) > 0 && !strings.ContainsRune(`{["-0123456789tfn`, rune(start[0])) {
 		return beginning, nil
 	}
@@ -134,8 +136,8 @@ func readText(in io.Reader) ([]byte, error) {
 	return text, err
 }
 
-// plain says in words for a person what the decoder stumbled over, and in which line of the
-// text; other errors as they are.
+// plain describes a decoding error for a person, with its line in the text. It returns other errors
+// unchanged.
 func plain(err error, text []byte) error {
 	line := func(offset int64) int { return 1 + bytes.Count(text[:min(offset, int64(len(text)))], []byte("\n")) }
 	if len(bytes.TrimSpace(text)) == 0 {

@@ -7,18 +7,17 @@ import (
 	"preflight/checks/fix"
 )
 
-// The words of the layout: what every format calls the same thing. Sentences about the launch are in
-// words.go.
+// The labels of a report, the same in every format. Sentences about the launch are in words.go.
 const (
 	LabelGot      = "got"
 	LabelWant     = "want"
 	LabelNote     = "note"
-	LabelWouldSee = "would see" // what training would have printed, the JSON's would_see
+	LabelWouldSee = "would see" // what training would have printed: would_see in JSON
 	LabelReason   = "reason"    // why checks are unknown
-	LabelAffects  = "affects"   // the checks that are unknown for it
-	LabelCause    = "cause"     // the check that finds what a finding comes from
+	LabelAffects  = "affects"   // the checks that are unknown for that reason
+	LabelCause    = "cause"     // the check that finds what causes a finding
 
-	LabelNotTested = "not tested" // what can end the launch and no check of this run has tried
+	LabelNotTested = "not tested" // what can end the launch and no check of this run tested
 	LabelUsable    = "usable now" // the nodes that a launch could use
 
 	labelChecks     = "checks"
@@ -33,10 +32,10 @@ const (
 	headingDerived = "derived from the facts, not tried"
 )
 
-// RoleLabels are what commands are called by what they are for.
+// RoleLabels are the labels of commands by their roles.
 var RoleLabels = map[fix.Role]string{fix.Look: "look", fix.Fix: "fix", fix.Then: "then", fix.Or: "or"}
 
-// verdicts are the words for them, each in capitals, so that logs can be searched.
+// verdicts are the words for verdicts, in capitals so that logs can be searched for them.
 var verdicts = map[checks.Verdict]string{
 	checks.Fail: "FAIL", checks.Warn: "WARN", checks.Unknown: "UNKNOWN", checks.Pass: "PASS", checks.Skip: "SKIP",
 }
@@ -44,7 +43,7 @@ var verdicts = map[checks.Verdict]string{
 // Word returns a verdict in capitals: "FAIL".
 func Word(v checks.Verdict) string { return verdicts[v] }
 
-// labels are the verdicts of checks without a finding, in lists of their reasons.
+// labels are the verdicts of checks without a finding, for lists of their reasons.
 var labels = map[checks.Verdict]string{checks.Pass: "passed", checks.Unknown: "unknown", checks.Skip: "skipped"}
 
 // Counted are the verdicts whose checks are counted, in this order.

@@ -33,7 +33,7 @@ func TestRoll(t *testing.T) {
 	joined, ranks := 1, 5
 	for want, roll := range map[string]*facts.Roll{
 		"store count 1 client joined; 5 ranks at the barrier of init_process_group": {Joined: &joined, Barrier: &ranks},
-		"store count torchrun joined on nodes 0, 2; missing: node 1":                   {Came: []int{0, 2}, Absent: []int{1}},
+		"store count torchrun joined on nodes 0, 2; missing: node 1":                {Came: []int{0, 2}, Absent: []int{1}},
 	} {
 		var out strings.Builder
 		err := EndpointText(&out, rendezvous.Report{Roll: roll}, Style{})

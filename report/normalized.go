@@ -20,8 +20,8 @@ import (
 	"preflight/launch"
 )
 
-// normalized is a snapshot to be kept under version control. Its keys are those of
-// checks.Report, which reads it back.
+// normalized is a snapshot to keep under version control. Its keys are those of checks.Report, so
+// that checks.Report can read it.
 type normalized struct {
 	Schema      int                      `json:"schema"`
 	Normalized  bool                     `json:"normalized"`
@@ -33,7 +33,7 @@ type normalized struct {
 	Nodes       []lastingNode            `json:"nodes"`
 }
 
-// lastingNode is a facts.Node, its facts in the order of their names.
+// lastingNode is a facts.Node with its facts in the order of their names.
 type lastingNode struct {
 	Name    string                   `json:"name"`
 	Address string                   `json:"address"`
@@ -43,9 +43,9 @@ type lastingNode struct {
 	Facts   map[string]any           `json:"facts"`
 }
 
-// Normalized writes the facts of a run so that a review shows what changed and nothing
-// else: those that last, in the order of their names, one node after the other by name
-// (w2 before w10). The same nodes looked at twice give the same bytes. [Read] reads it.
+// Normalized writes the facts of a run so that a diff in a review shows real changes only. It
+// writes the facts that last, in the order of their names, and the nodes by name (w2 before w10).
+// Two runs over unchanged nodes give the same bytes. [Read] reads it.
 func Normalized(w io.Writer, r checks.Report) error {
 	text, err := normalize(r).text()
 	if err != nil {
@@ -80,11 +80,11 @@ func (n normalized) text() ([]byte, error) {
 	return []byte(listsInLines(text.String())), nil
 }
 
-// widestList is how many characters a list of plain values has at most in one line.
+// widestList is how many characters a list of plain values may have on one line.
 const widestList = 100
 
-// listsInLines puts the lists of plain values in indented JSON into a line each, where
-// they fit: the matrix of eight GPUs is eight lines for a review and not eighty.
+// listsInLines puts each list of plain values in indented JSON on one line if it fits: the topology
+// of eight GPUs takes eight lines in a review instead of eighty.
 func listsInLines(indented string) string {
 	lines := strings.Split(indented, "\n")
 	var kept []string
@@ -105,8 +105,9 @@ func listsInLines(indented string) string {
 	return strings.Join(kept, "\n")
 }
 
-// plainEnd is the line that ends the list which begins in another, 0 where none begins or
-// it holds more than plain values. A bracket in a text is before its quotation mark.
+// plainEnd returns the index of the line that ends the list beginning at another line. It returns 0
+// if no list begins there or the list holds more than plain values. A bracket inside a string
+// always stands before the closing quotation mark.
 func plainEnd(lines []string, begin int) int {
 	if !strings.HasSuffix(lines[begin], "[") {
 		return 0
@@ -130,7 +131,7 @@ func lastingFacts(node *facts.Node) lastingNode {
 	}
 }
 
-// withoutMomentary leaves out why sections are not there that never are.
+// withoutMomentary leaves out the reasons for sections that a snapshot never has.
 func withoutMomentary(reasons map[facts.Section]string) map[facts.Section]string {
 	kept := map[facts.Section]string{}
 	for section, reason := range reasons {
@@ -141,9 +142,9 @@ func withoutMomentary(reasons map[facts.Section]string) map[facts.Section]string
 	return kept
 }
 
-// Accepted returns a saved run as [Normalized] writes it, with some of the changes that a later run
-// shows. Where a fact came or went with what holds it (torch's version with torch), Accepted
-// takes that as a whole.
+// Accepted returns a saved run as [Normalized] writes it, updated with some of the changes that a
+// later run shows. If a fact came or went with its parent (torch's version with torch), Accepted
+// takes the parent as a whole.
 func Accepted(saved []byte, later checks.Report, changes []checks.Change) ([]byte, error) {
 	was, err := Read(bytes.NewReader(saved))
 	if err != nil {
@@ -169,7 +170,7 @@ func Accepted(saved []byte, later checks.Report, changes []checks.Change) ([]byt
 	return before.text()
 }
 
-// leaveOut removes what the file of a node, of an older release, does not record: a zero would look
+// leaveOut removes the facts that the file of an older release does not record: a zero would look
 // like a value.
 func leaveOut(node *facts.Node, path string, value any) {
 	switch value := value.(type) {
@@ -189,16 +190,16 @@ func leaveOut(node *facts.Node, path string, value any) {
 	}
 }
 
-// readNormalized reads a snapshot as it was written: what it does not record stays away.
+// readNormalized reads a snapshot as it was written, without adding facts that it does not record.
 func readNormalized(text []byte) (n normalized, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber() // a limit may have more digits than a float64
+	decoder.UseNumber() // a limit may have more digits than a float64 holds
 	err = decoder.Decode(&n)
 	return n, err
 }
 
-// accept takes one change from a later snapshot. The names are those that nodes have in n, by
-// their later names.
+// accept takes one change from a later snapshot. names maps the later name of a node to its name in
+// n.
 func (n *normalized) accept(later normalized, c checks.Change, names map[string]string) {
 	was, is := n.node(names[c.Node]), later.node(c.Node)
 	switch {
@@ -216,7 +217,7 @@ func (n *normalized) accept(later normalized, c checks.Change, names map[string]
 	}
 }
 
-// node returns the node of a name, nil if there is none.
+// node returns the node with a name, nil if there is none.
 func (n *normalized) node(name string) *lastingNode {
 	i := slices.IndexFunc(n.Nodes, func(node lastingNode) bool { return node.Name == name })
 	if i < 0 {
@@ -225,18 +226,18 @@ func (n *normalized) node(name string) *lastingNode {
 	return &n.Nodes[i]
 }
 
-// keyed are the lists whose entries have names.
+// keyed are the lists whose entries have names, by their paths.
 var keyed = facts.Keys()
 
-// acceptFact takes a fact from a later value of a path, and returns the value with it. It goes down
-// as far as both values have what holds the fact.
+// acceptFact returns a value updated with one fact from a later value of the same path. It descends
+// as long as both values contain the parent of the fact.
 func acceptFact(was, is any, path, fact string) any {
 	by := keyed[path]
 	before, after := entries(was, by), entries(is, by)
 	if fact == "" || before == nil || after == nil {
 		return is
 	}
-	name := "" // names may have dots: the longest one counts
+	name := "" // names may contain dots, so the longest match counts
 	for _, one := range slices.Concat(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after))) {
 		if (fact == one || strings.HasPrefix(fact, one+".")) && len(one) > len(name) {
 			name = one
@@ -262,7 +263,7 @@ func acceptFact(was, is any, path, fact string) any {
 	return was
 }
 
-// entries returns the fields of an object, or the entries of a list by what they have in a field.
+// entries returns the fields of an object, or the entries of a list keyed by one of their fields.
 func entries(value any, by string) map[string]any {
 	list, isList := value.([]any)
 	if !isList {
@@ -281,8 +282,8 @@ func nameOf(entry any, by string) string {
 	return fmt.Sprint(fields[by])
 }
 
-// withEntry returns a list in which the entry of a name has a value, or is not there. A new entry goes
-// where it is in a later list.
+// withEntry returns a list in which the entry with a name has a value, or is missing if there is
+// false. A new entry goes to its place in the later list.
 func withEntry(list, order []any, by, name string, value any, there bool) []any {
 	find := func(name string) int {
 		return slices.IndexFunc(list, func(entry any) bool { return nameOf(entry, by) == name })

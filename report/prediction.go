@@ -19,16 +19,16 @@ import (
 	"preflight/launch/dsconfig"
 )
 
-// Prediction is what a launch will do, as preflight predict tells it: schema 1,
-// fields are added, never changed.
+// Prediction is what a launch will do, as preflight predict prints it. It is schema 1: fields are
+// added, never changed.
 type Prediction struct {
 	Schema      int              `json:"schema"`
 	Version     string           `json:"version"`
 	Program     string           `json:"program"`
-	DeepSpeed   string           `json:"deepspeed"` // the release whose rules hold, "" for the newest
+	DeepSpeed   string           `json:"deepspeed"` // the release whose rules apply, "" for the newest
 	Hostfile    string           `json:"hostfile"`  // "" without one
 	Hosts       []hostfile.Host  `json:"hosts"`
-	WorldSize   int              `json:"world_size"` // 0 when not known
+	WorldSize   int              `json:"world_size"` // 0 if unknown
 	Ranks       []launch.Rank    `json:"ranks"`
 	Launcher    string           `json:"launcher"`
 	Local       bool             `json:"local"`
@@ -41,31 +41,31 @@ type Prediction struct {
 	Files       []facts.File     `json:"files"`
 	Config      *dsconfig.Config `json:"config"`
 	Ops         []string         `json:"ops"`     // compiled on first use
-	Timeout     *float64         `json:"timeout"` // seconds, nil when not known
-	Env         []facts.Setting  `json:"env"`     // what every rank is given
+	Timeout     *float64         `json:"timeout"` // seconds, nil if unknown
+	Env         []facts.Setting  `json:"env"`     // the variables that every rank gets
 	Command     []string         `json:"command"`
 	CommandEnv  []facts.Setting  `json:"command_env"`
 	Notes       []hostfile.Note  `json:"notes"`
-	Errors      []Refusal        `json:"errors"` // why there is no launch; all else is empty then
+	Errors      []Refusal        `json:"errors"` // why the launch cannot start; all other fields are empty then
 
 	prediction launch.Prediction
 }
 
-// MasterAddress is where rank 0 will be looked for. Value is nil where a node has
-// to be asked first.
+// MasterAddress is where the ranks will look for rank 0. Value is nil if only a node can tell.
 type MasterAddress struct {
 	Rule  string  `json:"rule"`
 	Value *string `json:"value"`
 }
 
-// Refusal is one thing that DeepSpeed refuses.
+// Refusal is one error for which DeepSpeed refuses a launch.
 type Refusal struct {
-	Line      int    `json:"line"` // of the hostfile, 0 for the command
+	Line      int    `json:"line"` // line of the hostfile, 0 for the command
 	Message   string `json:"message"`
-	DeepSpeed string `json:"deepspeed"` // what DeepSpeed itself would say
+	DeepSpeed string `json:"deepspeed"` // DeepSpeed's own message
 }
 
-// NewPrediction tells a prediction. head is the launching machine, which saw the files.
+// NewPrediction converts a prediction for output. head is the launching machine, which has the
+// facts about files.
 func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
 	f := Prediction{
 		Schema: 1, Program: p.Program, DeepSpeed: p.DeepSpeed, WorldSize: p.WorldSize(), Ranks: p.Ranks(),
@@ -73,7 +73,7 @@ func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
 		Script: p.Script, Arguments: p.Arguments, Config: p.Config, Ops: p.Ops(), Env: p.Exports, Command: p.Command, CommandEnv: p.CommandEnv,
 		Notes: p.Notes, prediction: p,
 	}
-	f.Hosts = text.Map(p.Hosts, func(h hostfile.Host) hostfile.Host { return hostfile.Host{Name: h.Name, Slots: h.Slots} }) // the line is the hostfile's own
+	f.Hosts = text.Map(p.Hosts, func(h hostfile.Host) hostfile.Host { return hostfile.Host{Name: h.Name, Slots: h.Slots} }) // without the line numbers of the hostfile
 	if head != nil && head.Files != nil {
 		f.Files = head.Files.Files
 	}
@@ -90,7 +90,7 @@ func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
 	return f
 }
 
-// Refused is the prediction of a launch that DeepSpeed refuses.
+// Refused returns the prediction of a launch that DeepSpeed refuses.
 func Refused(err error) Prediction {
 	f := Prediction{Schema: 1}
 	all := []error{err}
@@ -111,7 +111,7 @@ func Refused(err error) Prediction {
 	return f
 }
 
-// PredictionJSON writes a prediction for programs. Lists that are empty are there.
+// PredictionJSON writes a prediction for programs. Empty lists are written as [].
 func PredictionJSON(w io.Writer, f Prediction) error {
 	f.Ranks, f.Arguments, f.Files = orEmpty(f.Ranks), orEmpty(f.Arguments), orEmpty(f.Files)
 	f.Ops, f.Env, f.Command, f.CommandEnv = orEmpty(f.Ops), orEmpty(f.Env), orEmpty(f.Command), orEmpty(f.CommandEnv)
@@ -126,8 +126,8 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// PredictionText writes a prediction for a person: who runs what, by which command,
-// and what to beware of.
+// PredictionText writes a prediction for a person: which ranks run where, the command that starts
+// them, and warnings.
 func PredictionText(w io.Writer, f Prediction, style Style) error {
 	p := &page{style: style}
 	p.line("%s", f.headline())
@@ -165,7 +165,7 @@ func (f Prediction) headline() string {
 	return line + ", " + f.started()
 }
 
-// program is what is started, with the release that is known of DeepSpeed alone.
+// program returns the program that starts the ranks, for DeepSpeed with its release.
 func (f Prediction) program() string {
 	if f.Program != launch.ProgramDeepSpeed {
 		return f.Program
@@ -173,7 +173,7 @@ func (f Prediction) program() string {
 	return strings.TrimSpace(f.Program + " " + f.DeepSpeed)
 }
 
-// started is how the ranks are.
+// started returns how the ranks are started.
 func (f Prediction) started() string {
 	switch {
 	case f.prediction.Torchrun():
@@ -186,8 +186,8 @@ func (f Prediction) started() string {
 	return "over " + f.Launcher
 }
 
-// placement says which ranks run where, one row a node; of many nodes the first
-// and the last ones, unless all are asked for.
+// placement prints which ranks run where, one row for each node. For a large fleet it prints the
+// first and the last nodes, unless all are requested.
 func (p *page) placement(f Prediction) {
 	const few, shown = 24, 8
 	var rows [][]string
@@ -210,7 +210,7 @@ func (p *page) placement(f Prediction) {
 	p.line("%s", p.table([]string{"node", "ranks", "devices", "local ranks"}, nil, rows))
 }
 
-// spans folds what ranks are numbered by, as 0-3,6; "none" for none.
+// spans folds numbers of ranks, as in 0-3,6. It returns "none" for none.
 func spans(ranks []launch.Rank, number func(launch.Rank) int) string {
 	var numbers []int
 	for _, rank := range ranks {
@@ -277,10 +277,11 @@ func (p *page) command(f Prediction) {
 	}
 }
 
-// shell is words as a shell would take them.
+// shell returns words quoted for a shell.
 func shell(words []string) string { return strings.Join(text.Map(words, typed), " ") }
 
-// typed is a word as it is typed: one with a line break or the like in it as bash takes it.
+// typed returns a word quoted for a shell. A word with line breaks or other unprintable characters
+// is quoted for bash.
 func typed(word string) string {
 	if !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text.Quote(word)

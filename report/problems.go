@@ -24,7 +24,7 @@ type Step struct {
 func (s Step) Label() string { return RoleLabels[s.Role] }
 
 // Steps returns the commands of a finding with their roles. Reports of older releases have no
-// roles: there each command counts as a fix.
+// roles, so each of their commands counts as a fix.
 func Steps(f checks.Finding) []Step {
 	steps := make([]Step, len(f.Fix))
 	for i, command := range f.Fix {
@@ -36,8 +36,8 @@ func Steps(f checks.Finding) []Step {
 	return steps
 }
 
-// Cure returns the commands that cure a finding when they are pasted together, in their order:
-// those of the roles fix and then.
+// Cure returns the commands that cure a finding when they are pasted in this order: those with the
+// roles fix and then.
 func Cure(steps []Step) (commands []string) {
 	for _, step := range steps {
 		if step.Role == fix.Fix || step.Role == fix.Then {
@@ -47,14 +47,14 @@ func Cure(steps []Step) (commands []string) {
 	return commands
 }
 
-// Paste is commands to copy together.
+// Paste is commands to copy in one piece.
 type Paste struct {
 	Label    string // "look", "fix" or "or"
 	Commands []string
 }
 
-// Pastes returns the commands of steps as they are copied: what cures a finding in one piece, each
-// alternative in one of its own.
+// Pastes groups commands by what is copied in one piece: the lines that cure a finding together,
+// each alternative alone.
 func Pastes(steps []Step) (pastes []Paste) {
 	for i, step := range steps {
 		cures := func(step Step) bool { return step.Role == fix.Fix || step.Role == fix.Then }
@@ -68,7 +68,7 @@ func Pastes(steps []Step) (pastes []Paste) {
 	return pastes
 }
 
-// setSteps makes these the commands of a finding.
+// setSteps replaces the commands of a finding.
 func setSteps(f *checks.Finding, steps []Step) {
 	f.Fix, f.Roles = nil, nil
 	for _, step := range steps {
@@ -76,27 +76,28 @@ func setSteps(f *checks.Finding, steps []Step) {
 	}
 }
 
-// Problem is one row of the table of problems and one block below it: a finding, all findings of
-// what changed since a baseline, or all checks that are unknown for one reason.
+// Problem is one row of the table of problems and one block below it. It stands for a finding, for
+// all findings about changes since a baseline, or for all checks that are unknown for one reason.
 type Problem struct {
 	checks.Finding
-	// Mark is what the table and the block have in common: a number for a failure, "!" for a
-	// warning, "?" for what is unknown, "" for what another problem causes.
+	// Mark links the row and the block: a number for a failure, "!" for a warning, "?" for an
+	// unknown, and "" for a finding that another one causes.
 	Mark string
-	// Index is the place of the finding in the report, of a drift that of the first one; of an
-	// unknown its place among [Words.Unknowns].
+	// Index is the index of the finding in the report, for changes that of the first one, and for
+	// an unknown its index in [Words.Unknowns].
 	Index   int
-	Changes []Row            // of a drift, nil elsewhere
-	Checks  []string         // of an unknown: the checks that it affects
-	Parts   []checks.Finding // of a drift and of an unknown: the findings that are one here
+	Changes []Row            // since a baseline, nil for other problems
+	Checks  []string         // the checks that are unknown, nil for other problems
+	Parts   []checks.Finding // the findings that are joined, nil for a single finding
 }
 
-// wholeLaunch are the checks whose findings concern all ranks, though they name the node to mend.
+// wholeLaunch are the checks whose findings concern all ranks, although they name only the node to
+// fix.
 var wholeLaunch = []string{"master-address", "master-port-free", "rendezvous"}
 
-// Problems returns what is wrong in the order in which it is read: failures before what is unknown
-// before warnings, and within each what concerns the whole launch, then nodes that were not
-// reached, then the others. With all, no change since a baseline is folded.
+// Problems returns the problems in reading order: failures, then unknowns, then warnings. Within
+// each, those that concern the whole launch come first, then nodes that were not reached, then
+// other nodes. With all, changes since a baseline are not folded.
 func (w Words) Problems(all bool) (problems []Problem) {
 	drift, at := w.Drift(all)
 	for i, f := range w.report.Findings {
@@ -129,8 +130,8 @@ func (w Words) Problems(all bool) (problems []Problem) {
 	return problems
 }
 
-// reach orders problems by what they concern: 0 the whole launch, 1 nodes that were not reached, 2
-// other nodes, 3 changes since a baseline, whose causes come first.
+// reach returns how far a problem reaches, for sorting: 0 the whole launch, 1 nodes that were not
+// reached, 2 other nodes, 3 changes since a baseline, which follow their causes.
 func (w Words) reach(p Problem) int {
 	f := p.Finding
 	missed := func(name string) bool {
@@ -149,7 +150,8 @@ func (w Words) reach(p Problem) int {
 	return 2
 }
 
-// Name returns what a problem is called in a table: its check, or how many checks are unknown.
+// Name returns the first column of a problem in a table: its check, or the number of unknown
+// checks.
 func (p Problem) Name() string {
 	if len(p.Checks) > 1 {
 		return text.Plural(len(p.Checks), "check")
@@ -157,14 +159,14 @@ func (p Problem) Name() string {
 	return p.Check
 }
 
-// widestTable is how many columns the table has where nobody says how many the page has: a file cuts
-// no line, and its reader scrolls.
+// widestTable is the width of the table in columns if the output is no terminal: its reader can
+// scroll.
 const widestTable = 120
 
-// leastProblem is how many characters of a problem the table shows at least.
+// leastProblem is how many characters of a problem the table shows at least, on any page.
 const leastProblem = 24
 
-// problems draws the table: one row for each problem, cut to the width of the page.
+// problems draws the table with one row for each problem, cut to the width of the page.
 func (p *page) problems(all []Problem) {
 	rows := text.Map(all, func(one Problem) []string {
 		return []string{one.Mark, text.Escape(one.Name()), p.shortWhom(one.Finding), text.Escape(oneLine(one.Summary))}

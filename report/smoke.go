@@ -14,8 +14,8 @@ import (
 	"preflight/internal/text"
 )
 
-// SmokeWords is the smoke test in one sentence, "" where no ranks were started: how fast all
-// reduce and who is slowest, or who did not come through with whom.
+// SmokeWords describes the smoke test in one sentence: how fast all ranks reduce and which node is
+// slowest, or which nodes and pairs failed. It returns "" if no ranks were started.
 func SmokeWords(nodes []facts.Node) string {
 	took := Smoked(nodes)
 	if len(took) == 0 {
@@ -56,19 +56,19 @@ func SmokeWords(nodes []facts.Node) string {
 	return line
 }
 
-// SmokeRate is what somebody carried, or two did: "w1", "w1 – w2".
+// SmokeRate is a rate, in bits per second, of a node ("w1") or a pair ("w1 – w2").
 type SmokeRate struct {
 	Of   string
 	Rate float64
 }
 
-// Smoked are the nodes whose ranks were started for the smoke test.
+// Smoked returns the nodes whose ranks were started for the smoke test.
 func Smoked(nodes []facts.Node) []facts.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node facts.Node) bool { return node.Smoke == nil || node.Smoke.Refused != "" })
 }
 
-// lastOf is what a node's trial of the most nodes came to: that of all ranks, or of its own
-// where there are no others.
+// lastOf returns the result of a node's largest trial: that of all ranks, or of the node's own
+// ranks if it took part in no larger one.
 func lastOf(node facts.Node) (rate float64, passed bool) {
 	trials := node.Smoke.Trials
 	if len(trials) == 0 {
@@ -80,7 +80,7 @@ func lastOf(node facts.Node) (rate float64, passed bool) {
 	return most.Rate, most.Passed
 }
 
-// SmokePairs are the pairs that were tried, each once.
+// SmokePairs returns the pairs that were tried, each once.
 func SmokePairs(nodes []facts.Node) (passed, failed []SmokeRate) {
 	met := map[string]bool{}
 	for _, node := range nodes {
@@ -100,11 +100,11 @@ func SmokePairs(nodes []facts.Node) (passed, failed []SmokeRate) {
 	return passed, failed
 }
 
-// mostSmoked is how many nodes, and how many pairs, have a line of their own.
+// mostSmoked is how many nodes, and how many pairs, get a line of their own.
 const mostSmoked = 24
 
-// smoke is the smoke test in one sentence, and verbosely a line for each node by its slowest rank, and for each pair,
-// the slowest first.
+// smoke prints the smoke test in one sentence. In verbose mode it adds a line for each node, with
+// the rates of its slowest rank, and a line for each pair, both with the slowest first.
 func (p *page) smoke(nodes []facts.Node) {
 	p.list("smoke", SmokeWords(nodes))
 	if !p.style.Verbose {
@@ -125,7 +125,7 @@ func (p *page) smoke(nodes []facts.Node) {
 	p.smokeRows(pairs)
 }
 
-// smokeRow is a node or a pair, and what it is slow by: nothing where it failed.
+// smokeRow is a node or a pair. rate is what the rows are sorted by, 0 if it failed.
 type smokeRow struct {
 	rate  float64
 	cells []string
@@ -171,7 +171,7 @@ func rowOfPair(node string, trial facts.SmokeTrial) smokeRow {
 	return row
 }
 
-// smokeRows are aligned.
+// smokeRows prints rows as an aligned table, the slowest first.
 func (p *page) smokeRows(rows []smokeRow) {
 	slices.SortStableFunc(rows, func(a, b smokeRow) int { return cmp.Compare(a.rate, b.rate) })
 	more := max(len(rows)-mostSmoked, 0)

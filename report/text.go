@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report renders a finished report: as text for a person with a launch waiting and
-// as JSON for everything else. What all formats say in the same words is here too; the
-// rooms html and ci draw it for browsers and for the programs of a team, and formats lists
-// them all.
+// Package report renders a finished report: as text for a person who waits to launch, and as JSON
+// for programs. It also has the words that all formats share. Its subpackages html and ci render
+// the report for browsers and for a team's programs, and formats lists all formats.
 //
-// The package refuses to decide anything: verdicts, order and wording of
-// findings are done before it is called. What nodes said is escaped before it
-// reaches a terminal, an XML document, a page or a label, as that medium wants it.
+// The package refuses to decide anything: verdicts and findings are complete before it is called.
+// It escapes the nodes' text for a terminal, an XML document, a page or a label, as each of them
+// needs.
 package report
 
 import (
@@ -29,19 +28,19 @@ import (
 type Style struct {
 	Width   int  // columns; 0 means 100
 	Color   bool // only on a terminal without NO_COLOR
-	Verbose bool // every check with its reason, every difference, all that was seen
-	Quiet   bool // verdict and findings only
+	Verbose bool // every check with its reason, every difference, all facts about the wire and the GPUs
+	Quiet   bool // the verdict and the problems only
 }
 
-// Text writes the report for a person: what was looked at, the verdict, a table of the problems and
-// a block for each, then counts, the reason of what is unknown, what was not tested, the nodes that
-// are usable now, and the verdict again. Verbose lists what is counted otherwise. Quiet ends with
-// the blocks.
+// Text writes the report for a person: a line about the run, the verdict, a table of the problems
+// and a block for each, then counts, the reasons of unknown checks, what was not tested, the nodes
+// that are usable now, and the verdict again. Verbose lists the checks that are counted otherwise.
+// Quiet ends after the blocks.
 func Text(w io.Writer, r checks.Report, style Style) error {
 	p := &page{Words: WordsOf(r), style: style}
 	summary := p.summary(p.launched()...)
 	if style.Quiet {
-		summary = p.Overview() // nothing below counts the checks
+		summary = p.Overview() // because nothing below counts the checks
 	}
 	for _, line := range append([]string{summary}, p.Remarks()...) {
 		p.wrappedFaint(line)
@@ -50,7 +49,7 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	p.verdict()
 	problems := p.Problems(style.Verbose)
 	if len(problems) == 1 {
-		problems[0].Mark = "" // its block says it all
+		problems[0].Mark = "" // there is no table to link with
 	} else if len(problems) > 1 {
 		p.problems(problems)
 	}
@@ -59,7 +58,7 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	}
 	p.waived(r.Waived)
 	if style.Quiet {
-		if undecided := p.Undecided(); r.Verdict == checks.Unknown && len(undecided) > 0 { // no exit code is without a reason
+		if undecided := p.Undecided(); r.Verdict == checks.Unknown && len(undecided) > 0 { // exit code 2 always comes with a reason
 			p.line("")
 			p.reasons(undecided)
 		}
@@ -76,19 +75,19 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	} else {
 		p.inBrief(r)
 	}
-	if len(problems) > 0 { // else it is in sight
+	if len(problems) > 0 { // otherwise the first one is still in sight
 		p.line("")
 		p.verdict()
 	}
 	return p.writeTo(w)
 }
 
-// verdict writes the verdict as a line of its own.
+// verdict writes the line with the verdict.
 func (p *page) verdict() {
 	p.line("%s  %s", p.colored(p.report.Verdict, Word(p.report.Verdict)), p.Conclusion())
 }
 
-// everything is what a run has shown besides its problems.
+// everything lists what a run shows besides its problems.
 func (p *page) everything(r checks.Report) {
 	p.list("launch", Launched(r))
 	p.interconnect(r)
@@ -100,9 +99,10 @@ func (p *page) everything(r checks.Report) {
 	p.closing()
 }
 
-// inBrief counts the checks and says why some of them are unknown; of few checks it names each.
+// inBrief counts the checks and prints why some are unknown. If only a few checks ran, it names
+// each.
 func (p *page) inBrief(r checks.Report) {
-	p.throughput(r.Nodes) // somebody asked for it
+	p.throughput(r.Nodes) // the user requested it
 	p.smoke(r.Nodes)
 	p.list(labelChecks, p.tally())
 	if len(r.Checks)-len(SwitchedOff(r)) <= mostNamed {
@@ -120,7 +120,8 @@ func (p *page) inBrief(r checks.Report) {
 	p.closing()
 }
 
-// open returns why checks are unknown that no block tells of, and where nothing was judged why not.
+// open returns the reasons of unknown checks that no block shows. If nothing was judged, it returns
+// the reasons for that.
 func (p *page) open() []Reason {
 	told := map[string]bool{}
 	for _, unknown := range p.Unknowns() {
@@ -139,8 +140,8 @@ func (p *page) open() []Reason {
 	return all
 }
 
-// closing ends every report that is not quiet: what nothing has tested, which nodes are usable, and
-// how to read more.
+// closing prints the last rows of every report that is not quiet: what was not tested, the usable
+// nodes, and how to read more.
 func (p *page) closing() {
 	p.list(LabelNotTested, p.NotCovered())
 	p.list(LabelUsable, p.Usable())
@@ -158,11 +159,10 @@ type page struct {
 	Words
 	out   strings.Builder
 	style Style
-	flush bool // labels are not aligned: the reader is no terminal
+	flush bool // labels are not aligned, for readers other than a terminal
 }
 
-// writeTo hands the page out when it is complete: only then it shows what a line begins
-// with.
+// writeTo writes the page once it is complete, because escaping needs whole lines.
 func (p *page) writeTo(w io.Writer) error {
 	_, err := io.WriteString(w, unobeyed(p.out.String()))
 	return err
@@ -192,7 +192,7 @@ func (p *page) faint(text string) string {
 
 func (p *page) width() int { return cmp.Or(p.style.Width, 100) }
 
-// problem writes the block of one row of the table.
+// problem writes the block of a row of the table.
 func (p *page) problem(one Problem) {
 	switch {
 	case one.Checks != nil:
@@ -207,7 +207,7 @@ func (p *page) problem(one Problem) {
 	}
 }
 
-// finding writes a block. Its mark is "" outside of a table of problems.
+// finding writes the block of a finding. Pass "" as its mark if there is no table of problems.
 func (p *page) finding(mark string, f checks.Finding) {
 	heading := fmt.Sprintf("%s  %s", text.Escape(f.Check), p.Whom(f))
 	if f.Summary != "" {
@@ -220,7 +220,7 @@ func (p *page) finding(mark string, f checks.Finding) {
 	p.details(f)
 }
 
-// heading begins a block: its mark, its verdict and what it is about.
+// heading begins a block with its mark, its verdict and its nodes or its summary.
 func (p *page) heading(mark string, verdict checks.Verdict, about string) {
 	start := Word(verdict)
 	if mark != "" {
@@ -238,7 +238,7 @@ func (p *page) heading(mark string, verdict checks.Verdict, about string) {
 // oneLine returns text without its line breaks.
 func oneLine(words string) string { return strings.Join(strings.Fields(words), " ") }
 
-// details is a finding without its heading.
+// details writes a finding without its heading.
 func (p *page) details(f checks.Finding) {
 	p.field(LabelGot, f.Got)
 	p.field(LabelWant, f.Want)
@@ -246,7 +246,7 @@ func (p *page) details(f checks.Finding) {
 	p.faintField(LabelWouldSee, f.WouldSee)
 }
 
-// wayOut writes the commands of a finding, each under what it is for, and what else to do.
+// wayOut writes the commands of a finding under their roles, and its notes.
 func (p *page) wayOut(f checks.Finding) {
 	steps := Steps(f)
 	for i, step := range steps {
@@ -254,13 +254,13 @@ func (p *page) wayOut(f checks.Finding) {
 		if !p.flush && i > 0 && step.Role == steps[i-1].Role && (step.Role == fix.Look || step.Role == fix.Fix) {
 			label = ""
 		}
-		p.labelled(label, text.Escape(step.Command)) // never wrapped: it is for pasting
+		p.labelled(label, text.Escape(step.Command)) // never wrapped, so that it can be pasted
 	}
 	p.field(LabelNote, strings.Join(f.Notes, "\n"))
 }
 
-// waived has a line for each finding that a policy does not count: out of the
-// verdict is not out of sight.
+// waived writes a line for each waived finding, so that it stays visible although it does not
+// count.
 func (p *page) waived(all []checks.Waived) {
 	if len(all) > 0 {
 		p.line("")
@@ -271,10 +271,10 @@ func (p *page) waived(all []checks.Waived) {
 	}
 }
 
-// unwrapped is the width of a page whose reader wraps or searches lines itself.
+// unwrapped is the width of a page for a reader that wraps or searches lines itself.
 const unwrapped = 1 << 16
 
-// Details are a finding as text has it, without its heading, not wrapped and not indented.
+// Details returns a finding as text without its heading, neither wrapped nor indented.
 func Details(f checks.Finding) string {
 	p := &page{style: Style{Width: unwrapped}, flush: true}
 	p.wrapped("", f.Summary)
@@ -282,7 +282,7 @@ func Details(f checks.Finding) string {
 	return strings.Join(text.Map(strings.Split(strings.Trim(p.out.String(), "\n"), "\n"), strings.TrimSpace), "\n")
 }
 
-// Blocks are findings as text has them, and those that are waived, not wrapped.
+// Blocks returns findings and waived findings as text, not wrapped.
 func (w Words) Blocks(findings []checks.Finding, waived []checks.Waived) string {
 	p := &page{Words: w, style: Style{Width: unwrapped}}
 	for _, f := range findings {
@@ -292,14 +292,14 @@ func (w Words) Blocks(findings []checks.Finding, waived []checks.Waived) string 
 	return p.out.String()
 }
 
-// The columns of a block: labels are indented, and values stand below each other.
+// The columns of a block: labels are indented, and all values start in the same column.
 const (
 	blockIndent = 3
 	labelWidth  = len(LabelWouldSee)
 	valueColumn = blockIndent + labelWidth + 2
 )
 
-// field writes a labelled value, whose further lines are indented below it.
+// field writes a value with its label. Further lines of the value are indented below the first.
 func (p *page) field(label, value string) {
 	if value == "" {
 		return
@@ -309,7 +309,7 @@ func (p *page) field(label, value string) {
 	}
 }
 
-// faintField is field in faint colour: for what is read last.
+// faintField is field in faint colour, for what is read last.
 func (p *page) faintField(label, value string) {
 	if value == "" {
 		return
@@ -335,7 +335,7 @@ func (p *page) commands(label string, all []string) {
 	}
 }
 
-// columnsOf returns how many columns of a terminal text takes.
+// columnsOf returns how many columns text takes on a terminal.
 func columnsOf(text string) int { return lipgloss.Width(text) }
 
 // padded fills text with blanks to a width in columns.
@@ -343,7 +343,7 @@ func padded(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-columnsOf(text)))
 }
 
-// firstOnly is the label on a field's first line and blank below it.
+// firstOnly returns the label for the first line of a field, and "" for the lines below.
 func firstOnly(i int, label string) string {
 	if i == 0 {
 		return label
@@ -364,7 +364,7 @@ func (p *page) wrappedFaint(words string) {
 	}
 }
 
-// split wraps text to the page, indent columns left free.
+// split wraps text to the page and leaves indent columns free.
 func (p *page) split(line string, indent int) []string {
 	var lines []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(line), "\n") {
@@ -373,8 +373,8 @@ func (p *page) split(line string, indent int) []string {
 	return lines
 }
 
-// wrap breaks text at blanks alone: check IDs, paths and options keep their
-// hyphens together, and a word wider than the page stays whole, to be pasted.
+// wrap breaks text at blanks only, so that check IDs, paths and options keep their hyphens. A word
+// wider than the page stays whole so that it can be pasted.
 func wrap(text string, width int) []string {
 	lines := []string{""}
 	for word := range strings.SplitSeq(text, " ") {
@@ -391,7 +391,7 @@ func wrap(text string, width int) []string {
 	return lines
 }
 
-// reasons writes a line for each: the checks, and why.
+// reasons writes a line for each reason with its checks.
 func (p *page) reasons(all []Reason) {
 	for _, r := range all {
 		p.list(r.Label(), p.because(r))
@@ -406,10 +406,10 @@ func (p *page) because(r Reason) string {
 	return text
 }
 
-// mostNamed is how many checks are named where it is enough to count them.
+// mostNamed is how many checks are named before they are only counted.
 const mostNamed = 6
 
-// named are the checks, or how many they are.
+// named returns the IDs of checks, or their number if they are many and the style is not verbose.
 func (p *page) named(ids []string) string {
 	if p.style.Verbose {
 		return strings.Join(ids, ", ")
@@ -424,7 +424,7 @@ func named(ids []string) string {
 	return strings.Join(ids, ", ")
 }
 
-// list writes a label and lines of text beside it, each of which may be wrapped.
+// list writes a label and, next to it, texts that may be wrapped.
 func (p *page) list(label string, texts ...string) {
 	for i, text := range texts {
 		if text == "" {
@@ -436,7 +436,7 @@ func (p *page) list(label string, texts ...string) {
 	}
 }
 
-// entries writes names under a heading, and beside each what it means, which may be wrapped.
+// entries writes rows as columns. The last column, which may be wrapped, says what the others mean.
 func (p *page) entries(rows [][]string) {
 	last := len(rows[0]) - 1
 	widths := make([]int, last)
@@ -458,17 +458,17 @@ func (p *page) entries(rows [][]string) {
 	}
 }
 
-// lineCommand is a command of GitHub's runner: a line that begins with ::NAME … ::, after any blanks.
-// [text.Escape] knows the other kind.
+// lineCommand matches a command of GitHub's runner: a line that begins with ::NAME … ::, after any
+// blanks. [text.Escape] handles the other kind of command.
 //
 // Source: actions/runner, commit 079cdb1, src/Runner.Common/ActionCommand.cs, TryParseV2.
 var lineCommand = regexp.MustCompile(`(?m)^([ \t]*):(:.*::)`)
 
-// unobeyed is escaped text for a log, its lines as they are and none a command.
+// unobeyed returns escaped text for a log, in which no line is a runner command.
 func unobeyed(text string) string { return lineCommand.ReplaceAllString(text, `$1\x3a$2`) }
 
-// Shorten cuts text to so many characters, the last of them "…" where it was cut: behind
-// a blank or a comma, so that no name is half there, unless the half of it had to go for that.
+// Shorten cuts text to a number of characters and ends it with "…" if it was cut. It cuts after a
+// blank or a comma so that no name is split, unless that would drop more than half of the text.
 func Shorten(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {
@@ -481,8 +481,7 @@ func Shorten(text string, most int) string {
 	return kept + "…"
 }
 
-// EscapeLines is Escape for text of several lines, which stay lines; printed to a log,
-// none is obeyed there.
+// EscapeLines is Escape for text of several lines. In a log, none of the lines is a runner command.
 func EscapeLines(raw string) string {
 	lines := strings.Split(strings.Trim(raw, "\n"), "\n")
 	return unobeyed(strings.Join(text.Map(lines, text.Escape), "\n"))

@@ -16,7 +16,7 @@ import (
 	"preflight/internal/text"
 )
 
-// Value says a fact's JSON value for a person, in its unit.
+// Value returns a fact's JSON value for a person, in its unit.
 func Value(fact string, raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "absent"
@@ -43,8 +43,8 @@ func Value(fact string, raw json.RawMessage) string {
 	return text.Escape(string(raw))
 }
 
-// inWords is an entry of a list: its fields by their names where it has some, as in
-// "lines NCCL_DEBUG=INFO path ~/.deepspeed_env", and those that say nothing left out.
+// inWords returns an entry of a list with the names of its fields, as in "lines NCCL_DEBUG=INFO
+// path ~/.deepspeed_env". It leaves out empty fields.
 func inWords(entry any) string {
 	var parts []string
 	switch v := entry.(type) {
@@ -65,7 +65,8 @@ func inWords(entry any) string {
 	return strings.Join(parts, " ")
 }
 
-// Beyond is what a list has that another has not; ok is whether both are lists.
+// Beyond returns the entries of a list that another list lacks. ok is false if one of the two is no
+// list.
 func Beyond(g, other checks.FactGroup) (line string, ok bool) {
 	var own, theirs []string
 	if json.Unmarshal(g.Value, &own) != nil || json.Unmarshal(other.Value, &theirs) != nil {
@@ -78,8 +79,8 @@ func Beyond(g, other checks.FactGroup) (line string, ok bool) {
 	return "with " + text.Escape(strings.Join(extra, ", ")), true
 }
 
-// counted is a number of a fact in what it is counted in, "64 MiB", "3.1 ms", and raw
-// where that is nothing. The page's counted says the same.
+// counted returns a number in the unit of its fact, "64 MiB" or "3.1 ms", and raw if the fact has
+// no unit. The function counted of the HTML page returns the same.
 func counted(fact string, number float64, raw string) string {
 	switch unit := facts.Unit(fact); {
 	case number < 0 && strings.HasPrefix(fact, string(facts.SectionLimits)+"."):

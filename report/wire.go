@@ -17,11 +17,11 @@ import (
 	"preflight/internal/text"
 )
 
-// slowestNamed is how many links of many a line names.
+// slowestNamed is how many slow links a line names.
 const slowestNamed = 3
 
-// wire says what the nodes proved by calling each other: how many pairs, and
-// who joined the rendezvous when.
+// wire prints what the nodes proved by calling each other: how many calls were answered, and when
+// each node joined the rendezvous.
 func (p *page) wire(r checks.Report) {
 	p.list("mesh", MeshWords(r.Nodes, func(node *facts.Node) *facts.Mesh { return node.Mesh }))
 	p.rendezvous(r.Nodes)
@@ -32,8 +32,8 @@ type call struct {
 	seconds  float64
 }
 
-// MeshWords returns one sentence about the mesh drill that the nodes took some part in, "" where nobody
-// called anybody.
+// MeshWords describes a mesh drill in one sentence, "" if no node called another. part returns a
+// node's part in the drill.
 func MeshWords(nodes []facts.Node, part func(*facts.Node) *facts.Mesh) string {
 	var answered []call
 	called := 0
@@ -80,15 +80,16 @@ type Attendance struct {
 	*facts.Rendezvous
 }
 
-// Meeting is a rendezvous drill of a fleet.
+// Meeting is the rendezvous drill of a fleet.
 type Meeting struct {
 	Held           bool
 	Endpoint       string
 	Joined, Failed []Attendance
-	Words          string // "6 of 8 nodes joined, all together after 4 ms"
+	Words          string // "6 of 8 nodes joined, complete after 4 ms"
 }
 
-// MeetingOf is the drill in which the nodes took some part, nil where one took none.
+// MeetingOf returns the rendezvous drill of the nodes. part returns a node's part in it, nil if it
+// had none.
 func MeetingOf(nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m Meeting) {
 	together, waited, complete := 0.0, 0.0, 0
 	for i := range nodes {
@@ -146,11 +147,11 @@ func (p *page) throughput(nodes []facts.Node) {
 	p.list(labelThroughput, rates)
 }
 
-// wireChecks are those whose findings the advice is about.
+// wireChecks are the checks whose findings the advice can solve.
 var wireChecks = []string{"nic-choice", "nic-same", "node-mesh", "master-address", "rendezvous", "env-sane", "host-names"}
 
-// advice prints what was proven to work where something else did not, or for
-// whoever wants to see everything.
+// advice prints the settings that were proven to work. It prints them if a check of the wire found
+// something, and always in verbose mode.
 func (p *page) advice(r checks.Report) {
 	concerns := slices.ContainsFunc(r.Findings, func(f checks.Finding) bool { return slices.Contains(wireChecks, f.Check) })
 	list := func(heading string, settings []checks.AdvisedEnv, args []string) {
@@ -181,8 +182,8 @@ func (p *page) advice(r checks.Report) {
 	}
 }
 
-// EndpointText writes for a person who is at an endpoint, seen from where, and
-// what to do about it.
+// EndpointText writes for a person what listens at a rendezvous endpoint, as this machine and the
+// nodes see it, and what to do about it.
 func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
 	headline := map[checks.Verdict]string{
@@ -219,7 +220,7 @@ func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 	return p.writeTo(w)
 }
 
-// HangText writes for a person whose job hangs who is missing, and what to do about it.
+// HangText writes for a person which ranks of a hanging job are missing, and what to do about it.
 func HangText(w io.Writer, r hang.Report, style Style) error {
 	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
 	p.hang(r)
@@ -251,7 +252,8 @@ func (p *page) hang(r hang.Report) {
 	}
 }
 
-// stacks shows where the Python of ranks of some nodes is, alike ones once, and returns the rest.
+// stacks prints the Python stacks of ranks on some nodes, equal stacks once, and returns the ranks
+// on other nodes.
 func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
 	var stacks []alike
 	for _, n := range all {
@@ -271,13 +273,13 @@ func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
 	return left
 }
 
-// gathered is what launchers have agreed on, in words.
+// gathered describes the rendezvous state on which launchers agreed.
 func gathered(g facts.Gathering) string {
 	names := func(all []facts.Gatherer) string {
 		return strings.Join(text.Map(all, func(one facts.Gatherer) string {
 			heard := ""
 			if one.Silent != nil {
-				heard = ", last heard " + text.Duration(max(0, *one.Silent)) + " ago" // what is less is a clock that is ahead
+				heard = ", last heard " + text.Duration(max(0, *one.Silent)) + " ago" // a negative age comes from a clock that is ahead
 			}
 			return fmt.Sprintf("%s (pid %d%s)", one.Address, one.PID, heard)
 		}), ", ")
@@ -298,7 +300,7 @@ func gathered(g facts.Gathering) string {
 	return text
 }
 
-// rolled is who has come to a store, in words.
+// rolled describes which clients have come to a store.
 func rolled(r facts.Roll) string {
 	var parts []string
 	if r.Joined != nil {
@@ -316,7 +318,7 @@ func rolled(r facts.Roll) string {
 	return strings.Join(parts, "; ")
 }
 
-// numbered are nodes by their place in a job.
+// numbered returns nodes by their numbers in a job.
 func numbered(nodes []int) string {
 	if len(nodes) == 1 {
 		return fmt.Sprintf("node %d", nodes[0])

@@ -18,15 +18,15 @@ import (
 	"preflight/launch"
 )
 
-// Words is what every format says of one report in the same words: the verdict as a
-// sentence, whom a finding is about, and why a check is unknown.
+// Words has the sentences that every format uses for one report: the verdict, the nodes of a
+// finding, and why a check is unknown.
 type Words struct {
 	report checks.Report
-	fleet  int             // how many nodes there are, to say "all 4 nodes"; two are named
-	gone   map[string]bool // nodes that findings name and the fleet has not
+	fleet  int             // number of nodes, for "all 4 nodes"; two nodes are named instead
+	gone   map[string]bool // nodes that findings name and that are not in the fleet
 }
 
-// WordsOf are the words for a report.
+// WordsOf returns the words for a report.
 func WordsOf(r checks.Report) Words {
 	w := Words{report: r, fleet: len(r.Nodes), gone: map[string]bool{}}
 	here := map[string]bool{}
@@ -47,7 +47,7 @@ func WordsOf(r checks.Report) Words {
 	return w
 }
 
-// Nodes folds a node set for a heading.
+// Nodes returns a set of nodes in folded form: "w[1-3]", or "all 4 nodes".
 func (w Words) Nodes(names []string) string {
 	switch {
 	case len(names) == 0:
@@ -58,8 +58,8 @@ func (w Words) Nodes(names []string) string {
 	return text.Escape(hostfile.Fold(names))
 }
 
-// Share is how many of the fleet's nodes some are, "3 of 8 nodes", and "" of one and of all,
-// where their names say it.
+// Share returns how many nodes of the fleet a set has, "3 of 8 nodes". It returns "" for one node
+// and for all nodes.
 func (w Words) Share(names []string) string {
 	if len(names) < 2 || len(names) == w.fleet {
 		return ""
@@ -67,7 +67,7 @@ func (w Words) Share(names []string) string {
 	return fmt.Sprintf("%d of %s", len(names), text.Plural(w.fleet, "node"))
 }
 
-// Whom a finding is about: its nodes, or the line of the policy that it is about.
+// Whom returns the nodes of a finding, or the line of the policy that it is about.
 func (w Words) Whom(f checks.Finding) string {
 	if len(f.Nodes) == 0 && f.At != "" {
 		return text.Escape(f.At)
@@ -75,10 +75,10 @@ func (w Words) Whom(f checks.Finding) string {
 	return w.Nodes(f.Nodes)
 }
 
-// longestWhom is how many characters of a node set stand in a conclusion.
+// longestWhom is how many characters of a node set a conclusion shows.
 const longestWhom = 60
 
-// briefly is Nodes, or how many they are where their names would drown the sentence.
+// briefly returns Nodes, or the number of nodes if their names are too long for a sentence.
 func (w Words) briefly(names []string) string {
 	text := w.Nodes(names)
 	if len(text) <= longestWhom {
@@ -87,7 +87,8 @@ func (w Words) briefly(names []string) string {
 	return cmp.Or(w.Share(names), text)
 }
 
-// shortWhom is Whom for a column of a table.
+// shortWhom returns Whom, or the number of nodes if their names are too long for a column of a
+// table.
 func (w Words) shortWhom(f checks.Finding) string {
 	whom := w.Whom(f)
 	if len(whom) > longestWhom/2 {
@@ -96,7 +97,7 @@ func (w Words) shortWhom(f checks.Finding) string {
 	return whom
 }
 
-// Conclusion is the verdict as a sentence, and whom it is about.
+// Conclusion returns the verdict as a sentence, with the nodes that it concerns.
 func (w Words) Conclusion() string {
 	r := w.report
 	count := w.Counted()
@@ -136,8 +137,8 @@ func (w Words) Conclusion() string {
 	return line
 }
 
-// Remarks returns what to know of the run itself: what this build of preflight cannot see, and
-// whether the launching machine kept up.
+// Remarks returns what a reader must know about the run itself: what this build of preflight cannot
+// see, and whether the launching machine stopped or was too busy during the run.
 func (w Words) Remarks() (all []string) {
 	r := w.report
 	if r.CannotSee != "" {
@@ -152,7 +153,7 @@ func (w Words) Remarks() (all []string) {
 	return all
 }
 
-// Counted is how many findings there are of each verdict, one cause counted once.
+// Counted returns how many findings have each verdict. Findings with one cause count once.
 func (w Words) Counted() map[checks.Verdict]int {
 	count := map[checks.Verdict]int{}
 	for _, f := range w.report.Findings {
@@ -163,7 +164,7 @@ func (w Words) Counted() map[checks.Verdict]int {
 	return count
 }
 
-// countsElsewhere is whether another finding tells of the cause of one, and is as grave.
+// countsElsewhere reports whether another finding is the cause of this one and at least as grave.
 func (w Words) countsElsewhere(f checks.Finding) bool {
 	cause := w.causeOf(f)
 	return cause != "" && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
@@ -171,8 +172,8 @@ func (w Words) countsElsewhere(f checks.Finding) bool {
 	})
 }
 
-// causeOf returns the check that finds what a finding comes from, "" for none. A change since a
-// baseline that breaks an expectation of the policy is one problem, the expectation's.
+// causeOf returns the check that finds the cause of a finding, "" for none. A change since a
+// baseline that breaks an expectation of the policy counts once, as the expectation's.
 func (w Words) causeOf(f checks.Finding) string {
 	weighs := func(c checks.Change) bool { return f.Facts == nil || slices.Contains(f.Facts, c.Fact) }
 	counts := func(c checks.Change) bool { return weighs(c) && !w.breaksPolicy(c) }
@@ -185,7 +186,8 @@ func (w Words) causeOf(f checks.Finding) string {
 	return ""
 }
 
-// breaksPolicy reports whether a finding says that the policy states another value than the node has now.
+// breaksPolicy reports whether a finding says that a changed fact no longer has the value that the
+// policy states.
 func (w Words) breaksPolicy(c checks.Change) bool {
 	return c.Fact != "" && slices.ContainsFunc(w.report.Findings, func(f checks.Finding) bool {
 		return f.Check == agreement.Expectation.ID && slices.Contains(f.Nodes, c.Node) && (f.Fact == c.Fact || slices.Contains(f.Facts, c.Fact))
@@ -194,7 +196,7 @@ func (w Words) breaksPolicy(c checks.Change) bool {
 
 func (w Words) countsItself(f checks.Finding) bool { return !w.countsElsewhere(f) }
 
-// problems says how many there are, and on which of the fleet's nodes.
+// problems returns how many problems there are, and on which nodes.
 func (w Words) problems(found []checks.Finding) string {
 	var names []string
 	for _, node := range w.report.Nodes {
@@ -209,8 +211,8 @@ func (w Words) problems(found []checks.Finding) string {
 	return text
 }
 
-// Summary says what was looked at in one line: nodes, checks by their outcome, what is waived, how
-// long the run took and when it began. It begins with what this build of preflight cannot see.
+// Summary describes the run in one line: nodes, checks by their outcome, waived findings, how long
+// it took and when it began. It begins with what this build of preflight cannot see.
 func (w Words) Summary() string {
 	return strings.TrimPrefix(w.report.CannotSee+"; ", "; ") + w.Overview()
 }
@@ -229,7 +231,7 @@ func (w Words) Overview() string {
 	return w.summary(counts...)
 }
 
-// launched is what a summary says of the launch that was judged.
+// launched returns the parts of a summary about the launch.
 func (w Words) launched() (parts []string) {
 	p := NewPrediction(w.report.Launch, nil)
 	if p.WorldSize > 0 {
@@ -241,8 +243,9 @@ func (w Words) launched() (parts []string) {
 	return parts
 }
 
-// ProgramInSight reports whether anything shows which program starts the launch. DeepSpeed is
-// assumed where nobody says, and a reader who does not use it would wonder.
+// ProgramInSight reports whether anything shows which program starts the launch. Without a launch
+// command preflight assumes DeepSpeed, and a report for a reader who does not use it should not
+// name it.
 func ProgramInSight(r checks.Report) bool {
 	p := r.Launch
 	switch {
@@ -257,7 +260,7 @@ func ProgramInSight(r checks.Report) bool {
 	return r.Head != nil && has(*r.Head) || slices.ContainsFunc(r.Nodes, has)
 }
 
-// summary counts the nodes and says what is given besides.
+// summary returns the number of nodes, the given parts and what is known of the run.
 func (w Words) summary(more ...string) string {
 	r := w.report
 	parts := []string{text.Plural(len(r.Nodes), "node")}
@@ -281,7 +284,7 @@ func (w Words) summary(more ...string) string {
 	if when := began(r); when != "" {
 		parts = append(parts, when)
 	}
-	if r.Policy != "" { // in every text: a file that was not found leaves no other trace
+	if r.Policy != "" { // always, because nothing else shows that a policy file was not found
 		parts = append(parts, "policy "+r.Policy)
 	}
 	return strings.Join(parts, ", ")
@@ -315,7 +318,7 @@ func (w Words) tally() string {
 	return strings.Join(counts, ", ")
 }
 
-// unreached returns the nodes that were not reached.
+// unreached returns the names of the nodes that were not reached.
 func (w Words) unreached() (names []string) {
 	for _, node := range w.report.Nodes {
 		if !node.Reached {
@@ -325,7 +328,8 @@ func (w Words) unreached() (names []string) {
 	return names
 }
 
-// besidesUnreached returns a reason without the nodes that were not reached, which a report names once.
+// besidesUnreached returns a reason without its part about nodes that were not reached, because the
+// report names those once.
 func (w Words) besidesUnreached(reason string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(reason, "; "), func(part string) bool {
 		nodes, isIt := strings.CutSuffix(part, " not reached")
@@ -333,8 +337,8 @@ func (w Words) besidesUnreached(reason string) string {
 	}), "; ")
 }
 
-// withoutUnreached says for how many nodes the checks hold that passed although some nodes were not
-// reached, "" where all were.
+// withoutUnreached says how many checks passed although some nodes were not reached, "" if all were
+// reached.
 func (w Words) withoutUnreached() string {
 	names := w.unreached()
 	passed := 0
@@ -349,8 +353,8 @@ func (w Words) withoutUnreached() string {
 	return fmt.Sprintf("%s: %s passed on the other %s only", w.briefly(names), text.Plural(passed, "check"), text.Plural(w.fleet-len(names), "node"))
 }
 
-// Usable returns the nodes that a launch could use now, as --good-hosts lists them, "" where the
-// verdict says that all can be used.
+// Usable returns the nodes that a launch could use now, as --good-hosts lists them. It returns ""
+// if the verdict already says that all nodes are usable.
 func (w Words) Usable() string {
 	if w.fleet < 2 || w.report.Verdict == checks.Pass || w.report.Verdict == checks.Warn {
 		return ""
@@ -365,7 +369,7 @@ func (w Words) Usable() string {
 	return w.briefly(nodes.Good) + " (--good-hosts FILE writes a hostfile of them)"
 }
 
-// failingChecks returns the checks of the problems, the first first.
+// failingChecks returns the checks of the problems in their order.
 func (w Words) failingChecks() (ids []string) {
 	for _, p := range w.Problems(false) {
 		if p.Verdict != checks.Unknown {
@@ -375,7 +379,7 @@ func (w Words) failingChecks() (ids []string) {
 	return ids
 }
 
-// Reached is how many nodes were.
+// Reached returns the number of nodes that were reached.
 func Reached(r checks.Report) (reached int) {
 	for _, node := range r.Nodes {
 		if node.Reached {
@@ -385,8 +389,8 @@ func Reached(r checks.Report) (reached int) {
 	return reached
 }
 
-// began is when the run began, in UTC wherever it is read: the reader of a saved run may
-// live in another zone than its nodes. "" where nobody kept it.
+// began returns when the run began, "" if unknown. It is always in UTC, because the reader of a
+// saved run may be in another time zone than its nodes.
 func began(r checks.Report) string {
 	at, err := time.Parse(time.RFC3339, r.Began)
 	if err != nil {
@@ -395,8 +399,8 @@ func began(r checks.Report) string {
 	return at.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// Launched says which launch it was that was judged, and where it is typed; "" where none
-// was predicted.
+// Launched describes the launch that was judged, and the machine from which it starts. It returns
+// "" if no launch was predicted.
 func Launched(r checks.Report) string {
 	if len(r.Launch.Hosts) == 0 {
 		return ""
@@ -420,7 +424,7 @@ func Launched(r checks.Report) string {
 	return line
 }
 
-// Promise is how long a finding is waived, by whom and why.
+// Promise returns until when, by whom and why a finding is waived.
 func Promise(w checks.Waived) string {
 	text := "until " + w.Until
 	if w.Owner != "" {
@@ -429,8 +433,8 @@ func Promise(w checks.Waived) string {
 	return text + ": " + w.Reason
 }
 
-// carriedBy is what took us to all nodes in place of ssh, and into which of the containers that a
-// pod has; "" for ssh.
+// carriedBy returns the program that reached all nodes instead of ssh, with the container of a pod
+// that it entered. It returns "" for ssh.
 func carriedBy(nodes []facts.Node) string {
 	by, containers := "", []string{}
 	for i := range nodes {
@@ -451,11 +455,11 @@ func carriedBy(nodes []facts.Node) string {
 	return by
 }
 
-// inside says of what the facts are where the ranks run in something on the nodes, none where
-// they are the nodes' own. What is said of ssh is the nodes' own all the same.
+// inside returns the commands through which preflight entered the containers of the ranks, nil if
+// the facts come from the nodes themselves. Facts about ssh always come from the nodes themselves.
 func (w Words) inside() (parts []string) {
 	var ways []alike
-	apart := false // a login is the node's own
+	apart := false // whether logins were tried outside of the containers
 	for i := range w.report.Nodes {
 		node := &w.report.Nodes[i]
 		way := wayInside(node)
@@ -477,8 +481,9 @@ func (w Words) inside() (parts []string) {
 	return parts
 }
 
-// wayInside is the command that enters what the ranks of a node run in, as all nodes have
-// it that are named in it; "" where there is none. What pyxis begins, srun's own options say.
+// wayInside returns the command that enters the container of a node's ranks, with {node} for the
+// node's name, so that equal commands compare equal. It returns "" for none. If pyxis starts the
+// container, the options of srun name it.
 func wayInside(node *facts.Node) string {
 	if node.SSH == nil {
 		return ""
@@ -499,16 +504,16 @@ func wayInside(node *facts.Node) string {
 	return strings.Join(words, " ")
 }
 
-// Unknown is checks that are unknown on the same nodes for the same reason: one block of a report,
-// not one for each check. Its Summary is the reason, and its commands are those of all of them.
+// Unknown is checks that are unknown on the same nodes for the same reason: one block of a report
+// instead of one for each check. Its Summary is the reason, and it has the commands of all of them.
 type Unknown struct {
 	checks.Finding
-	Names  string // the nodes, folded
+	Names  string // of the nodes, folded
 	Checks []string
 	Parts  []checks.Finding
 }
 
-// Unknowns returns what is unknown, one entry for the same nodes and reason.
+// Unknowns returns the unknown checks, one entry for each set of nodes and reason.
 func (w Words) Unknowns() (all []Unknown) {
 	unknown := slices.DeleteFunc(slices.Clone(w.report.Findings), func(f checks.Finding) bool { return f.Verdict != checks.Unknown })
 	for _, same := range text.GroupBy(unknown, func(f checks.Finding) [2]string { return [2]string{f.Summary, w.Nodes(f.Nodes)} }) {
@@ -525,7 +530,7 @@ func (w Words) Unknowns() (all []Unknown) {
 	return all
 }
 
-// union adds those that are not there.
+// union appends the entries of more that all lacks.
 func union[T comparable](all, more []T) []T {
 	for _, one := range more {
 		if !slices.Contains(all, one) {
@@ -535,17 +540,17 @@ func union[T comparable](all, more []T) []T {
 	return all
 }
 
-// Reason is why some checks came to one verdict.
+// Reason is why some checks have a verdict.
 type Reason struct {
 	Verdict checks.Verdict
 	Text    string
 	Checks  []string
 }
 
-// Label is what a reason's verdict is called in a list.
+// Label returns the name of the reason's verdict in a list.
 func (r Reason) Label() string { return labels[r.Verdict] }
 
-// Reasons are why checks came to a verdict, leaving out those whose findings are shown.
+// Reasons returns why checks have a verdict. It leaves out checks whose findings are shown.
 func (w Words) Reasons(v checks.Verdict) (all []Reason) {
 	shown := map[string]bool{}
 	for _, f := range w.report.Findings {
@@ -558,8 +563,8 @@ func (w Words) Reasons(v checks.Verdict) (all []Reason) {
 	return all
 }
 
-// Others are the checks that nothing is shown of: those that passed, are unknown and did
-// not apply. What is waived is shown.
+// Others returns the reasons of all checks without a finding: those that passed, are unknown or do
+// not apply. It leaves out checks with waived findings, which are shown.
 func (w Words) Others() (all []Reason) {
 	for _, v := range []checks.Verdict{checks.Pass, checks.Unknown, checks.Skip} {
 		all = append(all, w.Reasons(v)...)
@@ -567,8 +572,8 @@ func (w Words) Others() (all []Reason) {
 	return slices.DeleteFunc(all, func(one Reason) bool { return one.Text == checks.AllWaived })
 }
 
-// Undecided are the reasons why checks are unknown that no finding tells, and where
-// nothing was judged at all why that is.
+// Undecided returns the reasons of unknown checks that no finding shows. If nothing was judged at
+// all, it returns the reasons for that.
 func (w Words) Undecided() []Reason {
 	all := w.Reasons(checks.Unknown)
 	judged := func(o checks.Outcome) bool { return o.Verdict != checks.Skip }
@@ -583,13 +588,13 @@ func (w Words) Undecided() []Reason {
 	return all
 }
 
-// Unfinished is why the verdict is unknown, a line a reason.
+// Unfinished returns why the verdict is unknown, one line for each reason.
 func (w Words) Unfinished() string {
 	lines := text.Map(w.Undecided(), func(one Reason) string { return one.Label() + ": " + strings.Join(one.Checks, ", ") + ": " + one.Text })
 	return strings.Join(lines, "\n")
 }
 
-// SwitchedOff are the checks that the user wanted not to run.
+// SwitchedOff returns the checks that the user switched off.
 func SwitchedOff(r checks.Report) []string {
 	return idsOf(slices.DeleteFunc(slices.Clone(r.Checks), func(o checks.Outcome) bool { return o.Reason != checks.SwitchedOff }))
 }
@@ -602,5 +607,5 @@ func idsOf(outcomes []checks.Outcome) []string {
 	return text.Map(outcomes, func(o checks.Outcome) string { return o.Check })
 }
 
-// NotCovered is what can end the launch and nobody looked at, "" for nothing.
+// NotCovered returns what can end the launch and no check tested, "" for nothing.
 func (w Words) NotCovered() string { return catalogue.NotCovered(w.report.Checks) }
