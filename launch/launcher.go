@@ -246,8 +246,9 @@ func (p Prediction) WithoutSSH(node string) string {
 	}
 }
 
-// isIrrelevant reports whether a note is about a launcher that this launch does not use (its text
-// then begins with that name), or about a launcher although ranks are started by hand.
+// isIrrelevant reports whether a note is about a launcher that this launch does not use (its ID
+// then begins with that launcher's name), or about a single host although the ranks are started by
+// hand or by torchrun.
 func (p Prediction) isIrrelevant(note hostfile.Note) bool {
 	if note.ID == "single-host-runs-here" {
 		return p.NoSSH || p.Torchrun()
