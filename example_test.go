@@ -100,6 +100,6 @@ func ExampleJudge() {
 		fmt.Println("not counted:", waived.Check, waived.Nodes, waived.Reason)
 	}
 	// Output:
-	// shm-size [w2] /dev/shm is too small
+	// shm-size [w2] /dev/shm has 64 MiB, needs 517 MiB
 	// not counted: gpu-driver-loads [w8] waits for its reboot
 }
