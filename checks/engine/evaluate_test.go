@@ -193,7 +193,7 @@ func TestFolding(t *testing.T) {
 		},
 		{
 			Check: "ssh-host-key", Verdict: checks.Fail, Nodes: []string{"user@w5"}, Summary: "bad", Got: "2", WouldSee: "user@w5: Host key verification failed.",
-			Fix: []string{"ssh user@w5 date", "ping w5", "scan w5", "x user@w5 user@w5"}, Roles: []fix.Role{fix.Fix, fix.Fix, fix.Fix, fix.Fix},
+			Fix: []string{"ssh -n user@w5 date", "ping w5", "scan w5", "x user@w5 user@w5"}, Roles: []fix.Role{fix.Fix, fix.Fix, fix.Fix, fix.Fix},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -202,7 +202,7 @@ func TestFolding(t *testing.T) {
 	fleet.Launch.SSHPort = 2222
 	got = Evaluate([]checks.Check{check}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings
 	commands := []string{got[0].Fix[0], got[1].Fix[0]}
-	if diff := cmp.Diff([]string{"PDSH_SSH_ARGS_APPEND='-p 2222' pdsh -R ssh -w 'w[1,3]' date", "ssh -p 2222 user@w5 date"}, commands); diff != "" {
+	if diff := cmp.Diff([]string{"PDSH_SSH_ARGS_APPEND='-p 2222' pdsh -R ssh -w 'w[1,3]' date", "ssh -n -p 2222 user@w5 date"}, commands); diff != "" {
 		t.Errorf("with --ssh_port (-want +got):\n%s", diff)
 	}
 }

@@ -17,17 +17,17 @@ import (
 // TestNoSudoForRoot: if preflight logs in as root, sudo is not needed and may be missing.
 func TestNoSudoForRoot(t *testing.T) {
 	remedy := []fix.Command{fix.On("sudo mount x && sudo tee y"), fix.Console("sudo start   # on {node}'s console"), fix.Here("sudo tee /etc/hosts"), fix.On("sudoedit z")}
-	plain := []string{"ssh w1 'mount x && tee y'", "start   # on w1's console", "sudo tee /etc/hosts", "ssh w1 vi z"}
+	plain := []string{"ssh -n w1 'mount x && tee y'", "start   # on w1's console", "sudo tee /etc/hosts", "ssh -t w1 vi z"}
 	for name, c := range map[string]struct {
 		change func(*fleettest.Fleet)
 		want   []string
 	}{
-		"an account": {func(*fleettest.Fleet) {}, []string{"ssh w1 'sudo mount x && sudo tee y'", "sudo start   # on w1's console", "sudo tee /etc/hosts", "ssh w1 sudoedit z"}},
+		"an account": {func(*fleettest.Fleet) {}, []string{"ssh -n w1 'sudo mount x && sudo tee y'", "sudo start   # on w1's console", "sudo tee /etc/hosts", "ssh -t w1 sudoedit z"}},
 		"root":       {func(f *fleettest.Fleet) { f.Nodes[0].Host.User = "root" }, plain},
 		"root, not seen": {func(f *fleettest.Fleet) {
 			f.Nodes[0].Host, f.Nodes[0].SSH = nil, &facts.SSH{User: "root"}
 		}, plain},
-		"root here": {func(f *fleettest.Fleet) { f.Head.Host.User = "root" }, []string{"ssh w1 'sudo mount x && sudo tee y'", "sudo start   # on w1's console", "tee /etc/hosts", "ssh w1 sudoedit z"}},
+		"root here": {func(f *fleettest.Fleet) { f.Head.Host.User = "root" }, []string{"ssh -n w1 'sudo mount x && sudo tee y'", "sudo start   # on w1's console", "tee /etc/hosts", "ssh -t w1 sudoedit z"}},
 	} {
 		fleet := fleettest.Healthy(2)
 		c.change(&fleet)

@@ -69,7 +69,7 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	case code.refused:
 		return "by hand: a value in it is no text to paste into a shell", false
 	case remote && c.place == onNodes:
-		line = to.handedOn(nodes, line, words)
+		line = pasteable(to.handedOn(nodes, line, words))
 	case c.place == eachHost && each == "":
 		line = "for host in " + strings.Join(bare(nodes), " ") + "; do " + line + "; done"
 	}
@@ -162,6 +162,21 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 		}
 		return nil, false
 	}
+}
+
+// pasteable returns a command that leaves the lines after it to the shell when they are pasted
+// together: ssh and srun would read them as the input of the command. An editor gets a terminal.
+func pasteable(line string) string {
+	program, rest, _ := strings.Cut(line, " ")
+	switch {
+	case program == "ssh" && (strings.Contains(rest, "sudoedit ") || strings.Contains(rest, " vi ")): // vi is what root gets for sudoedit
+		return "ssh -t " + rest
+	case program == "ssh":
+		return "ssh -n " + rest
+	case program == "srun":
+		return "srun --input=none " + rest
+	}
+	return line
 }
 
 // remoteShell returns the words before a command that run it on nodes.

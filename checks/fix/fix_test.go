@@ -29,14 +29,14 @@ func TestAddressed(t *testing.T) {
 		to      Audience
 		want    string
 	}{
-		{On("date"), one, "ssh w1 date"},
+		{On("date"), one, "ssh -n w1 date"},
 		{On("date"), two, "pdsh -R ssh -w 'user@w[1,3]' date"},
 		{On("date"), port, "PDSH_SSH_ARGS_APPEND='-p 2222' pdsh -R ssh -w 'w[1-2]' date"},
-		{On("date").At("w7"), port, "ssh -p 2222 w7 date"},
-		{On("date").At(), one, "ssh w1 date"},
-		{On("ulimit -n"), Audience{Nodes: []string{"w1"}, Srun: []string{}, IsRoot: one.IsRoot}, "srun --overlap --nodes=1 --ntasks=1 --nodelist=w1 sh -c 'ulimit -n'"},
-		{On("df -h | tail -n 1"), Audience{Nodes: []string{"w1", "w3"}, Port: 2222, Srun: []string{}, IsRoot: one.IsRoot}, "srun --overlap --nodes=2 --ntasks=2 --nodelist='w[1,3]' sh -c 'df -h | tail -n 1'"},
-		{On("ulimit -n"), Audience{Nodes: []string{"w1"}, Srun: []string{"--jobid=118", "--container-image=a b"}, IsRoot: one.IsRoot}, "srun --overlap --jobid=118 '--container-image=a b' --nodes=1 --ntasks=1 --nodelist=w1 sh -c 'ulimit -n'"},
+		{On("date").At("w7"), port, "ssh -n -p 2222 w7 date"},
+		{On("date").At(), one, "ssh -n w1 date"},
+		{On("ulimit -n"), Audience{Nodes: []string{"w1"}, Srun: []string{}, IsRoot: one.IsRoot}, "srun --input=none --overlap --nodes=1 --ntasks=1 --nodelist=w1 sh -c 'ulimit -n'"},
+		{On("df -h | tail -n 1"), Audience{Nodes: []string{"w1", "w3"}, Port: 2222, Srun: []string{}, IsRoot: one.IsRoot}, "srun --input=none --overlap --nodes=2 --ntasks=2 --nodelist='w[1,3]' sh -c 'df -h | tail -n 1'"},
+		{On("ulimit -n"), Audience{Nodes: []string{"w1"}, Srun: []string{"--jobid=118", "--container-image=a b"}, IsRoot: one.IsRoot}, "srun --input=none --overlap --jobid=118 '--container-image=a b' --nodes=1 --ntasks=1 --nodelist=w1 sh -c 'ulimit -n'"},
 		{Here("squeue -j {slurm_job}"), Audience{Nodes: []string{"w1"}, Srun: []string{"--jobid=118"}, IsRoot: one.IsRoot}, "squeue -j 118"},
 		{Here("squeue -j {slurm_job}"), Audience{Nodes: []string{"w1"}, Srun: []string{}, IsRoot: one.IsRoot}, "squeue -j $SLURM_JOB_ID"},
 		{On("ulimit -n"), Audience{Nodes: []string{"w1"}, Pods: []string{"--namespace=ml", "--context=a b"}, IsRoot: one.IsRoot}, "kubectl exec w1 --namespace=ml '--context=a b' -- sh -c 'ulimit -n'"},
@@ -44,11 +44,11 @@ func TestAddressed(t *testing.T) {
 		{Console("sudo true"), Audience{Nodes: []string{"w1"}, Pods: []string{}, IsRoot: func(string) bool { return true }}, "sudo true"},
 		{On("df -h | tail -n 1"), Audience{Nodes: []string{"w1", "w3"}, Pods: []string{}, IsRoot: one.IsRoot}, "for pod in w1 w3; do kubectl exec $pod -- sh -c 'df -h | tail -n 1'; done"},
 		{On("date").Locally(), to(), "date"},
-		{On("ls %s", Path("/a b")), one, `ssh w1 "ls '/a b'"`},
-		{On("ls %s", Path("/a$b")), one, `ssh w1 'ls '\''/a$b'\'''`},
-		{On("ls %s | wc", Path("/a")), one, "ssh w1 'ls /a | wc'"},
-		{On(`printf 'a\nb' | tee x`), one, `ssh w1 "printf 'a\nb' | tee x"`},
-		{On("grep -n '^%s=' %s", Variable("A"), Path("/a")), one, `ssh w1 "grep -n '^A=' /a"`},
+		{On("ls %s", Path("/a b")), one, `ssh -n w1 "ls '/a b'"`},
+		{On("ls %s", Path("/a$b")), one, `ssh -n w1 'ls '\''/a$b'\'''`},
+		{On("ls %s | wc", Path("/a")), one, "ssh -n w1 'ls /a | wc'"},
+		{On(`printf 'a\nb' | tee x`), one, `ssh -n w1 "printf 'a\nb' | tee x"`},
+		{On("grep -n '^%s=' %s", Variable("A"), Path("/a")), one, `ssh -n w1 "grep -n '^A=' /a"`},
 		{On("ls %s", Name("a b")), one, "ssh w1   # and look there by hand: a value in it is no text to paste into a shell"},
 		{On("grep '%s' x", Path("a b")), one, "ssh w1   # and look there by hand: a value in it is no text to paste into a shell"},
 		{Here("ls %s", Path("-rf")), one, "# by hand: a value in it is no text to paste into a shell"},
@@ -61,17 +61,17 @@ func TestAddressed(t *testing.T) {
 		{EachHost("scp %s $host:", Path("$host")), two, "for host in w1 w3; do scp '$host' $host:; done"},
 		{EachHost("scp %s $host:", Path("$host")), one, "scp '$host' w1:"},
 		{CopyTo("/a b/"), port, "for host in w1 w2; do rsync -as -e 'ssh -p 2222' '/a b/' $host:'/a b/'; done"},
-		{CopyFrom("w9", "/a"), one, "ssh w9 rsync -a /a w1:/a"},
+		{CopyFrom("w9", "/a"), one, "ssh -n w9 rsync -a /a w1:/a"},
 		{Note("take {nodes} out of {hostfile}, %s", Text("as said")), two, "# take 'user@w[1,3]' out of hostfile, as said"},
 		{Note("see %s", Text("$(x)")), one, "# see '$(x)'"},
 		{Note("see %s", Text("a\nb")), one, "# see …"},
 		{Here("a   # b %s", Text("c")).Remark("d").Remark(", e"), one, "a   # b c; d, e"},
-		{On("sudo a; xsudo b; sudoedit c"), one, "ssh w1 'sudo a; xsudo b; sudoedit c'"},
+		{On("sudo a; xsudo b; sudoedit c"), one, "ssh -t w1 'sudo a; xsudo b; sudoedit c'"},
 		{On("sudo a; xsudo b && sudoedit c   # sudo d"), port, "PDSH_SSH_ARGS_APPEND='-p 2222' pdsh -R ssh -w 'w[1-2]' 'a; xsudo b && vi c'   # sudo d"},
 		{Console("sudo a   # on {node}'s console"), port, "a   # on w1's console"},
 		{Here("sudo a"), port, "sudo a"},
-		{On("sudo a").At("w1"), port, "ssh -p 2222 w1 a"},
-		{On(`sed "s/ %s / /"`, Pattern("w1.a")), one, `ssh w1 'sed "s/ w1\.a / /"'`},
+		{On("sudo a").At("w1"), port, "ssh -n -p 2222 w1 a"},
+		{On(`sed "s/ %s / /"`, Pattern("w1.a")), one, `ssh -n w1 'sed "s/ w1\.a / /"'`},
 		{On(`sed "s/ %s / /"`, Pattern("w1/e")), one, "ssh w1   # and look there by hand: a value in it is no text to paste into a shell"},
 		{Here("a {gpus}").Bind(map[string]Arg{"gpus": Name("0,1")}), one, "a 0,1"},
 		{Here("%sa%s", Code("sudo "), Code(" -s %s", Name("x"))), one, "sudo a -s x"},
@@ -82,7 +82,7 @@ func TestAddressed(t *testing.T) {
 		{Stated("{ssh} 'date +%s; ls {hostfile} {node}'"), one, "ssh w1 'date +%s; ls hostfile w1'"},
 		{Stated("{ssh} 'sudo cat {hostfile}'"), port, "PDSH_SSH_ARGS_APPEND='-p 2222' pdsh -R ssh -w 'w[1-2]'   # and look there by hand: a value in it is no text to paste into a shell"},
 		{On("a"), to("w1", "-oProxyCommand=x"), "# by hand: what these machines are called is no text to paste into a shell"},
-		{Pip{Python: "/usr/bin/python3", Managed: true}.Run("install -U x   # here too"), one, "ssh w1 env PIP_BREAK_SYSTEM_PACKAGES=1 /usr/bin/python3 -m pip install -U x   # here too; or, better, have the launch use a venv"},
+		{Pip{Python: "/usr/bin/python3", Managed: true}.Run("install -U x   # here too"), one, "ssh -n w1 env PIP_BREAK_SYSTEM_PACKAGES=1 /usr/bin/python3 -m pip install -U x   # here too; better: use a venv for the launch"},
 	} {
 		if got := asPasted(c.command, c.to); got != c.want {
 			t.Errorf("%q\n got %s\nwant %s", c.command, got, c.want)
@@ -102,7 +102,7 @@ func TestReadOnce(t *testing.T) {
 		{On("a 'b'"), `"a 'b'"`}, {On(`a 'b\n'`), `"a 'b\n'"`}, {On(`a 'b\\'`), `'a '\''b\\'\'''`}, {On(`a 'b' "c"`), `'a '\''b'\'' "c"'`},
 		{On("a 'b' $c"), `'a '\''b'\'' $c'`}, {On("a 'b' `c`"), `'a '\''b'\'' ` + "`c`'"}, {On("! a 'b'"), `'! a '\''b'\'''`},
 	} {
-		if got := asPasted(c.command, to("w1")); got != "ssh w1 "+c.want {
+		if got := asPasted(c.command, to("w1")); got != "ssh -n w1 "+c.want {
 			t.Errorf("%s, not %s", got, c.want)
 		}
 	}

@@ -26,14 +26,14 @@ func TestAddressedInside(t *testing.T) {
 		to      Audience
 		want    string
 	}{
-		{On("ls %s | wc", Path("/a")), toInside("w1"), `ssh w1 "docker exec -i 'it'\''s w1' sh -c 'ls /a | wc'"`},
-		{On("date"), toInside("w1", "w2"), `ssh w1 "docker exec -i 'it'\''s w1' sh -c date"   # and so on each of the others, in what its ranks run in`},
+		{On("ls %s | wc", Path("/a")), toInside("w1"), `ssh -n w1 "docker exec -i 'it'\''s w1' sh -c 'ls /a | wc'"`},
+		{On("date"), toInside("w1", "w2"), `ssh -n w1 "docker exec -i 'it'\''s w1' sh -c date"   # and so on each of the others, in what its ranks run in`},
 		{On("date").Outside(), toInside("w1", "w2"), "pdsh -R ssh -w 'w[1-2]' date"},
-		{On("sudo date"), toInside("w1"), "ssh w1 sudo date"},
-		{On("sudo date"), root, "ssh w1 sudo date"},
-		{On("sudo date").Inside(), root, `ssh w1 "docker exec -i 'it'\''s w1' sh -c date"`},
-		{On("sudo date").Outside(), root, "ssh w1 sudo date"},
-		{On("date"), srun, `srun --overlap --nodes=1 --ntasks=1 --nodelist=w1 docker exec -i 'it'\''s w1' sh -c date`},
+		{On("sudo date"), toInside("w1"), "ssh -n w1 sudo date"},
+		{On("sudo date"), root, "ssh -n w1 sudo date"},
+		{On("sudo date").Inside(), root, `ssh -n w1 "docker exec -i 'it'\''s w1' sh -c date"`},
+		{On("sudo date").Outside(), root, "ssh -n w1 sudo date"},
+		{On("date"), srun, `srun --input=none --overlap --nodes=1 --ntasks=1 --nodelist=w1 docker exec -i 'it'\''s w1' sh -c date`},
 		{On("date"), hostile, "# by hand: what the ranks run in is no text to paste into a shell"},
 	} {
 		line, isCommand := c.command.Addressed(c.to)

@@ -263,7 +263,7 @@ func TestIPv6(t *testing.T) {
 		}
 	}
 	f := engine.Evaluate([]checks.Check{NodeMesh}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings[0]
-	if !strings.Contains(f.Got, "w1 called [fd00::3]:44111") || !strings.HasPrefix(f.Fix[0], "ssh w3 sudo ip6tables -I INPUT -p tcp -s fd00::1/128,") {
+	if !strings.Contains(f.Got, "w1 called [fd00::3]:44111") || !strings.HasPrefix(f.Fix[0], "ssh -n w3 sudo ip6tables -I INPUT -p tcp -s fd00::1/128,") {
 		t.Errorf("got %q, fix %q", f.Got, f.Fix[0])
 	}
 }
@@ -279,7 +279,7 @@ func TestLoopbackDown(t *testing.T) {
 	})
 	fleet.Nodes[2].Net.Interfaces[0].Up = false
 	f := engine.Evaluate([]checks.Check{NodeMesh}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings[0]
-	if want := []string{"ssh w3 sudo ip link set lo up"}; f.Got != "lo is down" || !slices.Equal(f.Fix, want) {
+	if want := []string{"ssh -n w3 sudo ip link set lo up"}; f.Got != "lo is down" || !slices.Equal(f.Fix, want) {
 		t.Errorf("got %q, fix %q; want %q", f.Got, f.Fix, want)
 	}
 }
