@@ -32,7 +32,7 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 	addresses := addressesOf(view)
 	for _, node := range view.Nodes {
 		if ranks.ContainerOf(node) != "" {
-			continue // its interfaces are a container's own
+			continue // the interfaces belong to the container
 		}
 		_, network, _ := names.HolderOf(node, node.Address)
 		for _, bridge := range node.Net.Interfaces {
@@ -42,7 +42,7 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 			for _, subnet := range networksOf(bridge) {
 				f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s has %s", bridge.Name, subnet), Want: "container subnets that overlap no network of the cluster", Remedy: dockerPools(node)}
 				switch covered := addresses.within(subnet, node); {
-				case subnet.IsSingleIP(): // covers nobody else
+				case subnet.IsSingleIP(): // covers no other address
 					continue
 				case covered != nil:
 					f.Summary = fmt.Sprintf("the container network of %s covers the addresses of %s", bridge.Name, hostfile.Fold(covered))
@@ -62,13 +62,13 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// held is an address at which a node was reached, or by which its ranks will talk.
+// held is an address at which preflight reached a node, or that its ranks will use.
 type held struct {
 	netip.Addr
 	by *facts.Node
 }
 
-// heldByAll are those of all nodes, in order.
+// heldByAll holds the addresses of all nodes, sorted.
 type heldByAll []held
 
 func addressesOf(view checks.View) (all heldByAll) {
@@ -84,7 +84,7 @@ func addressesOf(view checks.View) (all heldByAll) {
 	return all
 }
 
-// within are the nodes other than one that have an address in a network.
+// within returns the nodes, except one, that have an address in a network.
 func (all heldByAll) within(network netip.Prefix, but *facts.Node) (names []string) {
 	from, _ := slices.BinarySearchFunc(all, network.Addr(), func(h held, first netip.Addr) int { return h.Compare(first) })
 	for _, h := range all[from:] {
@@ -108,7 +108,7 @@ func networksOf(i facts.Interface) (networks []netip.Prefix) {
 	return networks
 }
 
-// dockersOwn are the pools that Docker takes subnets from where nobody has named any.
+// dockersOwn are Docker's default address pools.
 //
 // Source: moby/moby 591ae18d (2026), daemon/libnetwork/ipamutils/utils.go.
 var dockersOwn = []facts.AddressPool{
@@ -117,8 +117,8 @@ var dockersOwn = []facts.AddressPool{
 	{Base: "192.168.0.0/16", Size: 20},
 }
 
-// judgePools warns of what the next network of a node's Docker would get: nothing at all, or
-// addresses of the cluster that the node has no address beside, so that Docker does not know.
+// judgePools warns if Docker has no subnet left for its next network, or if that subnet would cover
+// other nodes. Docker avoids only networks in which the node itself has an address.
 func judgePools(node *facts.Node, addresses heldByAll) []checks.Finding {
 	if node.Net.Docker == nil || names.InterfaceOf(node.Net, "docker0").Name == "" {
 		return nil
@@ -146,10 +146,10 @@ func judgePools(node *facts.Node, addresses heldByAll) []checks.Finding {
 	return nil
 }
 
-// freeOf returns the subnets of pools that Docker may hand out, in its order: those that overlap no
-// network which the machine itself is on.
+// freeOf returns the subnets that Docker may still assign, in its order: those that overlap no
+// network of the machine.
 func freeOf(pools []facts.AddressPool, seen *facts.Net) (free []netip.Prefix) {
-	const most = 64 // of a pool: Docker comes no further
+	const most = 64 // per pool; Docker rarely needs more
 	var taken []netip.Prefix
 	for _, i := range seen.Interfaces {
 		taken = append(taken, networksOf(i)...)
@@ -171,7 +171,7 @@ func freeOf(pools []facts.AddressPool, seen *facts.Net) (free []netip.Prefix) {
 	return free
 }
 
-// dockerPools gives Docker subnets that are nobody's.
+// dockerPools returns the commands that give Docker subnets outside the cluster.
 func dockerPools(node *facts.Node) []fix.Command {
 	return []fix.Command{
 		remedy.OnMachine(node, fix.On("docker network ls; cat /etc/docker/daemon.json")).As(fix.Look),

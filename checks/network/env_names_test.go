@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestNearestName holds misspellings people were seen to make, and names of plugins,
-// containers and builds that only look like some.
+// TestNearestName tries misspellings that people have made, and names of plugins, containers and
+// builds that only look like misspellings.
 func TestNearestName(t *testing.T) {
 	for name, want := range map[string]string{
 		"NCCL_SOCKET_IFNAMES":               "NCCL_SOCKET_IFNAME",
@@ -33,8 +33,8 @@ func TestNearestName(t *testing.T) {
 	}
 }
 
-// TestTablesAgree: no name is in two tables that contradict each other, and
-// nothing that some library reads is called dead.
+// TestTablesAgree checks that no name is in two contradicting tables, and that no name that a
+// library reads is listed as dead.
 func TestTablesAgree(t *testing.T) {
 	for _, table := range []nameSet{tables().NCCLNumbers, tables().NCCLTexts, tables().Torch, tables().Renamed, tables().MustAgree, tables().MayDiffer} {
 		if len(table) == 0 {

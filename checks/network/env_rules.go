@@ -18,12 +18,12 @@ import (
 	"preflight/launch/nccl"
 )
 
-// switches are settings that contradict the machine, that leaked into the launch, or that
-// were a workaround once and slow down every later run.
+// switches are settings that contradict the hardware, leaked into the launch, or were workarounds
+// that now slow it down.
 var switches = []struct {
 	name     string
 	harms    func(node *facts.Node, value string) bool
-	verdict  checks.Verdict // "" is a warning
+	verdict  checks.Verdict // "" for a warning
 	summary  string
 	wouldSee string
 }{
@@ -43,7 +43,8 @@ var switches = []struct {
 	{"CUDA_LAUNCH_BLOCKING", isOn, "", "CUDA_LAUNCH_BLOCKING=1 makes every kernel launch wait", slower},
 	{"TORCH_DISTRIBUTED_DEBUG", func(_ *facts.Node, value string) bool { return strings.EqualFold(value, "DETAIL") }, "",
 		"TORCH_DISTRIBUTED_DEBUG=DETAIL runs a second collective to check each one", slower},
-	// Set by torchrun for its own workers, it makes every rank a client of a store that nobody serves.
+	// torchrun sets it for its own workers. It makes every rank a client of a store that no rank
+	// serves.
 	{"TORCHELASTIC_USE_AGENT_STORE", func(_ *facts.Node, value string) bool { return value == "True" }, checks.Fail,
 		"a variable of torchrun leaked into the launch: no rank will serve the store",
 		"The client socket has timed out … while trying to connect, on every node, rank 0 included"},
@@ -79,7 +80,7 @@ func hasActivePort(ib *facts.IB) bool {
 	return false
 }
 
-// confFile: NCCL_CONF_FILE is read since NCCL 2.23, and taken literally.
+// confFile judges NCCL_CONF_FILE. NCCL reads it since 2.23, and does not expand it.
 func confFile(r envOfRanks) []checks.Finding {
 	const name = "NCCL_CONF_FILE"
 	file := r.value(name)
@@ -98,8 +99,7 @@ func confFile(r envOfRanks) []checks.Finding {
 	return findings
 }
 
-// ncclInterfaces fails where NCCL_SOCKET_IFNAME selects nothing: NCCL then has
-// no fallback.
+// ncclInterfaces fails if NCCL_SOCKET_IFNAME matches no interface: NCCL then has no fallback.
 func ncclInterfaces(r envOfRanks) []checks.Finding {
 	if r.node.Net == nil {
 		return nil
@@ -120,13 +120,13 @@ func ncclInterfaces(r envOfRanks) []checks.Finding {
 	f := r.finding(name, "NCCL_SOCKET_IFNAME matches no interface of the node")
 	f.Verdict, f.WouldSee = r.fatal(name, "Bootstrap : no socket interface found")
 	f.Want = oneOf(outward(r.node.Net, usable))
-	if f.Verdict == checks.Fail { // taken out first, then set
+	if f.Verdict == checks.Fail { // removed first, then set
 		f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, ifnameList(r.view))...)
 	}
 	return []checks.Finding{f}
 }
 
-// fatal is what a setting comes to that ends whoever reads it with a message.
+// fatal returns the verdict and message of a setting that ends any process that reads it.
 func (r envOfRanks) fatal(name, message string) (checks.Verdict, string) {
 	if unread := ranks.Unread(r.view, name); unread != "" {
 		return checks.Warn, fmt.Sprintf("nothing: %s; otherwise %s", unread, message)
@@ -134,8 +134,7 @@ func (r envOfRanks) fatal(name, message string) (checks.Verdict, string) {
 	return checks.Fail, message
 }
 
-// exactInterfaces fails where gloo or tensorpipe are given a name that is not
-// an interface.
+// exactInterfaces fails if gloo or tensorpipe get a name that is not an interface.
 func exactInterfaces(r envOfRanks) []checks.Finding {
 	if r.node.Net == nil {
 		return nil
@@ -162,12 +161,12 @@ func exactInterfaces(r envOfRanks) []checks.Finding {
 	return findings
 }
 
-// outward leaves the loopback out: nobody means it.
+// outward returns the interfaces without the loopback.
 func outward(net *facts.Net, interfaces []string) []string {
 	return slices.DeleteFunc(slices.Clone(interfaces), func(name string) bool { return names.InterfaceOf(net, name).Loopback })
 }
 
-// oneOf is what of the node's interfaces will do.
+// oneOf describes the interfaces that would work.
 func oneOf(interfaces []string) string {
 	if len(interfaces) == 0 {
 		return "an interface that is up, with a carrier and an address; the node has none"
@@ -175,8 +174,8 @@ func oneOf(interfaces []string) string {
 	return "one of " + strings.Join(interfaces, ", ")
 }
 
-// setForAll sets interfaces for the whole fleet at once where a value is known
-// to select the peers' network everywhere; else a person has to look.
+// setForAll returns the command that sets a variable for the whole fleet, or one that lists the
+// interfaces if no value is right on every node.
 func setForAll(p launch.Prediction, name, value string) []fix.Command {
 	if value == "" {
 		return []fix.Command{fix.On("ip -br addr").As(fix.Look)}

@@ -22,18 +22,18 @@ var EnvSane = checks.Check{
 	Run:      judgeEnv,
 }
 
-// envOfRanks is what the ranks of one node will see.
+// envOfRanks is the environment of the ranks of one node.
 type envOfRanks struct {
 	view  checks.View
 	node  *facts.Node
 	vars  launch.Env
-	set   []facts.Setting   // of vars
-	meant map[string]string // misspelt name → the name it is meant for
+	set   []facts.Setting   // the variables in vars that are set
+	meant map[string]string // misspelt name → the intended name
 }
 
 func (r envOfRanks) value(name string) string { return r.vars.Get(name).Value }
 
-// finding is a warning of one setting, with the way to take it out.
+// finding returns a warning about a setting, with the commands that remove it.
 func (r envOfRanks) finding(name, summary string) checks.Finding {
 	return checks.Finding{
 		Nodes:   []string{r.node.Name},
@@ -54,7 +54,7 @@ func judgeEnv(view checks.View) []checks.Finding {
 	return findings
 }
 
-// judge applies every rule that looks at one node.
+// judge applies every rule for a single node.
 func (r envOfRanks) judge() []checks.Finding {
 	var findings []checks.Finding
 	for _, rule := range []func(envOfRanks) []checks.Finding{
@@ -65,8 +65,8 @@ func (r envOfRanks) judge() []checks.Finding {
 	return findings
 }
 
-// rareFiles names NCCL configuration files that only a minority of the nodes
-// has, where no finding on the settings in them does, here or in env-sane.
+// rareFiles warns about NCCL configuration files that only a minority of the nodes has, unless
+// env-same or env-sane already reports a setting in them.
 func rareFiles(view checks.View, findings []checks.Finding) []checks.Finding {
 	holders := map[string][]*facts.Node{}
 	for _, node := range view.Nodes {
@@ -99,7 +99,7 @@ func rareFiles(view checks.View, findings []checks.Finding) []checks.Finding {
 	return found
 }
 
-// named reports whether a finding on the node already speaks of the file.
+// named reports whether a finding for the node already names the file.
 func named(path string, node *facts.Node, findings []checks.Finding) bool {
 	return slices.ContainsFunc(findings, func(f checks.Finding) bool {
 		return slices.Contains(f.Nodes, node.Name) && strings.Contains(f.Got, path)

@@ -34,9 +34,9 @@ func judgeGloo(view checks.View) (findings []checks.Finding) {
 		choice := nccl.Gloo(view.Launch, node)
 		isNamed := ranks.Env(view, node).Get("GLOO_SOCKET_IFNAME").Value != ""
 		switch {
-		case !isNamed && len(names.Own(view, node)) > 0: // host-names says it
-		case choice.Error != "": // env-sane says it
-		case p.isAccused(node, choice): // nic-choice says it
+		case !isNamed && len(names.Own(view, node)) > 0: // host-names reports it
+		case choice.Error != "": // env-sane reports it
+		case p.isAccused(node, choice): // nic-choice reports it
 		case choice.Address == "":
 			findings = append(findings, checks.UnknownFor(node, choice.Rule))
 		case p.glooFault(node, choice) != "":
@@ -46,14 +46,14 @@ func judgeGloo(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// isAccused is whether nic-choice finds fault with NCCL's taking the same address.
+// isAccused reports whether nic-choice already fails NCCL for using the same address.
 func (p *placement) isAccused(node *facts.Node, choice nccl.Choice) bool {
 	m, _ := p.of(node)
 	return m.explainedBy == "nic-choice" && m.choice.Address == choice.Address
 }
 
-// glooFault is what speaks against an address of gloo's. What the nodes have tried is of another one,
-// unless both libraries take the same.
+// glooFault returns the fault of gloo's address, "" for none. The calls between nodes used another
+// address, unless both libraries choose the same.
 func (p *placement) glooFault(node *facts.Node, choice nccl.Choice) string {
 	here := *p
 	if node.Mesh == nil || node.Mesh.Address != choice.Address {

@@ -17,10 +17,10 @@ import (
 	"preflight/launch/nccl"
 )
 
-// heldTwice is a fault of an address: who else holds it [alsoHeld] says.
+// heldTwice is the fault of an address that several nodes have. [alsoHeld] names the nodes.
 const heldTwice = "an address that other nodes also have"
 
-// alsoHeld is heldTwice with those that hold the address beside some nodes.
+// alsoHeld returns heldTwice with the nodes that have the address, except those in beside.
 func alsoHeld(view checks.View, address string, beside []string) string {
 	var others []string
 	for _, node := range holders(view, address) {
@@ -47,8 +47,8 @@ func holders(view checks.View, address string) (nodes []*facts.Node) {
 	return nodes
 }
 
-// twins are nodes and the others that hold the same address, by which one was reached: which
-// of them is wrong nobody can tell from here, and a launch can do with none.
+// twins returns the nodes in beside and the others with the same address. preflight cannot tell
+// which of them is wrong.
 func twins(view checks.View, address string, beside []string) []string {
 	nodes := slices.Clone(beside)
 	if others := holders(view, address); len(others) <= text.MostListed {
@@ -61,8 +61,8 @@ func twins(view checks.View, address string, beside []string) []string {
 	return nodes
 }
 
-// holdings says on which card each machine has an address, so that it is found in the tables
-// of neighbours and switches.
+// holdings lists the interface and MAC address on which each machine has an address, to find them
+// in the tables of neighbours and switches.
 func holdings(view checks.View, address string) string {
 	var parts []string
 	for _, node := range holders(view, address) {
@@ -73,7 +73,7 @@ func holdings(view checks.View, address string) string {
 	return text.List(parts)
 }
 
-// giveBack has the addresses taken from a node by which others were reached.
+// giveBack returns the commands that remove the addresses of other nodes from a node.
 func (p *placement) giveBack(node *facts.Node) (commands []fix.Command) {
 	for _, address := range slices.SortedFunc(maps.Keys(p.holdsOthers[node.Name]), netip.Addr.Compare) {
 		if held, network, known := names.HolderOf(node, address.String()); known && len(commands) < text.MostListed {
@@ -83,8 +83,8 @@ func (p *placement) giveBack(node *facts.Node) (commands []fix.Command) {
 	return commands
 }
 
-// takeAway has an address taken from the machines that the others reach at another one, on
-// few of them: where all have it, as docker0's, it is none to meet at.
+// takeAway returns the commands that remove an address from machines that the others reach at
+// another address. It returns none if many machines have it, such as docker0's.
 func takeAway(view checks.View, address string) (commands []fix.Command) {
 	for _, node := range holders(view, address) {
 		held, network, known := names.HolderOf(node, address)

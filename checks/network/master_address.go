@@ -52,7 +52,7 @@ func judgeMasterAddress(view checks.View) []checks.Finding {
 	return m.judgeAddress(address.Unmap())
 }
 
-// isNoise is whether the address is a word that a start-up file prints.
+// isNoise reports whether the address is a word that a start-up file prints.
 func isNoise(view checks.View, first *facts.Node) bool {
 	if first.SSH == nil {
 		return false
@@ -61,7 +61,7 @@ func isNoise(view checks.View, first *facts.Node) bool {
 	return len(words) > 0 && view.Launch.EndpointHost() == "" && view.Launch.Endpoint(first).Host == words[0]
 }
 
-// masterPlace is where the ranks will meet, and who is there.
+// masterPlace is the endpoint where the ranks will meet, with node 0.
 type masterPlace struct {
 	view  checks.View
 	first *facts.Node // node 0
@@ -82,7 +82,7 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 			}
 		}
 		return []checks.Finding{f}
-	case holder != nil && holder != m.first && m.view.Launch.Rendezvous != launch.RendezvousC10d: // c10d lets any node serve
+	case holder != nil && holder != m.first && m.view.Launch.Rendezvous != launch.RendezvousC10d: // with c10d, any node may serve
 		return []checks.Finding{m.anothers(m.Host, holder)}
 	case planned.Together():
 		return nil
@@ -99,20 +99,20 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 		}
 		return []checks.Finding{m.finding(fmt.Sprintf("ranks will meet at %s, which is not an address of any %s", m.Host, node), "")}
 	case planned.Took > 1, holder != nil && m.isNear(holder, address):
-		return nil // what else keeps the nodes apart there has a check of its own
+		return nil // other checks report what else separates the nodes
 	}
 	return []checks.Finding{m.untried()}
 }
 
-// holder is the node that holds an address, nil when none does.
+// holder returns the node with an address, nil if none has it.
 func (m masterPlace) holder(address netip.Addr) *facts.Node {
 	return names.First(append([]*facts.Node{m.first}, m.view.Nodes...), func(node *facts.Node) bool {
 		return slices.Contains(names.AddressesOf(node), address)
 	})
 }
 
-// remedy is where the ranks should meet instead, with what speaks for it, and the
-// command that has them do so.
+// remedy returns a better address with the reason for it, and the command that makes the ranks meet
+// there.
 func (m masterPlace) remedy() (want string, commands []fix.Command) {
 	address := nccl.PeerAddress(m.first).Address
 	if seen := m.first.PeerRendezvous; seen != nil {
@@ -134,7 +134,7 @@ func (m masterPlace) remedy() (want string, commands []fix.Command) {
 	return address + ": preflight reached node 0 there", []fix.Command{command.Remark("not tested from the other nodes")}
 }
 
-// port is the one that is meant, where the endpoint has none, or any, torch's own default.
+// port returns the port of the endpoint, or torch's default if the endpoint has none or 0.
 func (m masterPlace) port() int {
 	if m.view.Launch.Rendezvous == launch.RendezvousC10d {
 		return cmp.Or(m.Port, launch.DefaultC10dPort)
@@ -142,8 +142,8 @@ func (m masterPlace) port() int {
 	return cmp.Or(m.Port, launch.DefaultMasterPort)
 }
 
-// meetAt is the command that has the ranks meet at an address. A launcher that
-// passes no address on has to be another.
+// meetAt returns the command that makes the ranks meet at an address. If the launcher does not pass
+// an address on, it names another launcher.
 func meetAt(view checks.View, address string, port int) fix.Command {
 	host := address
 	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
@@ -163,13 +163,13 @@ func meetAt(view checks.View, address string, port int) fix.Command {
 	return fix.Here("deepspeed --master_addr=%s …", fix.Host(address))
 }
 
-// cutOff says who cannot reach the store because of its address: those who do
-// at the one that leads to node 0's peers or, where that was not tried,
-// everybody, when the address is on a network of node 0 alone. "" for nobody. Where those
-// are not most of the nodes it may be they: they are the witnesses to name beside node 0.
+// cutOff names the nodes that cannot reach the store because of its address: those that reach node
+// 0 at the address that leads to its peers. If that address was not tested, it names all nodes if
+// the master address is on a network that only node 0 has. It returns "" for none. If the named
+// nodes are not the majority, they may be at fault and are returned as witnesses.
 func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) (cutOff string, witnesses []string) {
 	others, barred := 0, 0
-	var elsewhere []string // of those that are barred here
+	var elsewhere []string // nodes that cannot reach this address but reach the other one
 	for _, node := range m.view.Everywhere() {
 		if node.Rendezvous == nil || node == holder || node == m.first {
 			continue
@@ -194,9 +194,9 @@ func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) (cutOff stri
 	return hostfile.Fold(elsewhere) + " cannot reach", witnesses
 }
 
-// leadsNowhere is whether nothing but the address can be why nobody got there:
-// it is on a network of its own and, where nobody got to the other address
-// either, that is one inside the machine. Else it may be the port.
+// leadsNowhere reports whether only the address can be the cause: it is on a separate network,
+// which exists only inside the machine if nobody reached the other address either. Otherwise the
+// port may be the cause.
 func (m masterPlace) leadsNowhere(holder *facts.Node, address netip.Addr) bool {
 	if holder == nil || m.isNear(holder, address) {
 		return false
@@ -205,8 +205,8 @@ func (m masterPlace) leadsNowhere(holder *facts.Node, address netip.Addr) bool {
 	return m.first.PeerRendezvous == nil || known && isInside(*held)
 }
 
-// isNear is whether an address is the one that leads to the holder's peers, or
-// on the same network as an address of another node.
+// isNear reports whether an address is the one that leads to the holder's peers, or shares a
+// network with an address of another node.
 func (m masterPlace) isNear(holder *facts.Node, address netip.Addr) bool {
 	if nccl.PeerAddress(holder).Address == m.Host {
 		return true
@@ -217,10 +217,10 @@ func (m masterPlace) isNear(holder *facts.Node, address netip.Addr) bool {
 	})
 }
 
-// judgeName judges a meeting at a name: what every node takes it for. On the
-// node that serves a loopback address does no harm, for the store listens on
-// all. A name that leads alike to an address of no node may be a translated one
-// or a load balancer's: whether it leads on to node 0 only a rendezvous can tell.
+// judgeName judges a master address that is a name, by what every node resolves it to. A loopback
+// address is harmless on the serving node, because the store listens on all addresses. If the name
+// leads all nodes to an address that no node has, it may be translated or belong to a load
+// balancer. Only a rendezvous shows whether that leads to node 0.
 func (m masterPlace) judgeName() []checks.Finding {
 	planned := proof.Attended(m.view.All, proof.RendezvousOf)
 	if planned.Proven() {
@@ -228,7 +228,7 @@ func (m masterPlace) judgeName() []checks.Finding {
 	}
 	home := m.home()
 	if home == nil {
-		return nil // that nobody serves, or several do, is for rendezvous to say
+		return nil // rendezvous reports that no node serves, or that several do
 	}
 	resolved := func(node *facts.Node) []string {
 		lookup, _ := names.LookupOf(node, m.Host)
@@ -247,8 +247,8 @@ func (m masterPlace) judgeName() []checks.Finding {
 	return []checks.Finding{m.untried()}
 }
 
-// misled is the nodes that the name does not lead to the one that serves, as far
-// as they did not get there.
+// misled returns findings for nodes that did not reach the serving node and resolve the name to
+// another address.
 func (m masterPlace) misled(home *facts.Node) []checks.Finding {
 	var findings []checks.Finding
 	for _, node := range m.view.Everywhere() {
@@ -270,7 +270,7 @@ func (m masterPlace) misled(home *facts.Node) []checks.Finding {
 	return findings
 }
 
-// home is the one node that will serve the store, nil when there is no such.
+// home returns the only node that will serve the store, nil if none or several will.
 func (m masterPlace) home() *facts.Node {
 	var home *facts.Node
 	for _, node := range m.view.Nodes {
@@ -283,10 +283,10 @@ func (m masterPlace) home() *facts.Node {
 	return home
 }
 
-// isNameOf is whether the meeting's name is a node's own in the hostfile.
+// isNameOf reports whether the endpoint's name is the hostfile's name of a node.
 func (m masterPlace) isNameOf(node *facts.Node) bool { return hostfile.Bare(node.Name) == m.Host }
 
-// isHostfileName is whether host-names judges the name already.
+// isHostfileName reports whether host-names already judges the name.
 func (m masterPlace) isHostfileName() bool {
 	return !m.view.Policy.SwitchesOff("host-names") && slices.ContainsFunc(m.view.All, func(n facts.Node) bool {
 		return m.isNameOf(&n)
@@ -313,14 +313,14 @@ func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, home *fact
 	return f
 }
 
-// untried warns of an address that nothing has proven.
+// untried warns about an address that no node has tested.
 func (m masterPlace) untried() checks.Finding {
 	f := m.finding(fmt.Sprintf("ranks will meet at %s, but no node has tested whether that leads to node 0", m.Host), "")
 	f.Verdict = checks.Warn
 	return f
 }
 
-// anothers is a meeting at another node than the one that will serve.
+// anothers returns the finding for an address of another node than the serving one.
 func (m masterPlace) anothers(place string, holder *facts.Node) checks.Finding {
 	f := m.finding(fmt.Sprintf("ranks will meet at %s, an address of %s, but rank 0 runs on %s", place, holder.Name, m.first.Name), "no store listens there")
 	first := fix.Note("or put %s first in the hostfile: rank 0 runs on its first host", fix.Host(holder.Name))
@@ -331,7 +331,7 @@ func (m masterPlace) anothers(place string, holder *facts.Node) checks.Finding {
 	return f
 }
 
-// place is the address with the interface that holds it.
+// place returns the address with the interface that has it.
 func (m masterPlace) place(holder *facts.Node) string {
 	if holder == nil {
 		return m.Host
@@ -342,7 +342,7 @@ func (m masterPlace) place(holder *facts.Node) string {
 	return m.Host
 }
 
-// finding says what is wrong with the address, and where the ranks could meet.
+// finding returns a finding about the master address, with a better one.
 func (m masterPlace) finding(summary, consequence string) checks.Finding {
 	f := checks.Finding{Nodes: []string{m.first.Name}, Summary: summary, Got: strings.Trim(m.Rule+"; "+consequence, "; ")}
 	if m.Host != "" {

@@ -36,7 +36,7 @@ func judgeMasterPort(view checks.View) []checks.Finding {
 	if home := m.home(); home != nil && home != node {
 		node, role = home, "the node that serves the store"
 	}
-	// The same holder as a rule listens on :: too.
+	// A process that listens on the IPv4 address usually also listens on "::".
 	if at := slices.IndexFunc(node.Net.Listening, func(l facts.Listener) bool { return l.Port == m.Port && !l.Preflight }); at >= 0 {
 		findings = append(findings, m.portHeld(node, role, node.Net.Listening[at]))
 	}
@@ -55,7 +55,7 @@ func (m masterPlace) portHeld(node *facts.Node, role string, listener facts.List
 	}
 	isSSH := node.SSH != nil && node.SSH.Port == listener.Port
 	switch {
-	case listener.PID != 0 && isSSH: // the way in is nothing to end
+	case listener.PID != 0 && isSSH: // never suggest to end the SSH server
 		f.Got = fmt.Sprintf("%q (pid %d) listens on %s: the SSH server", listener.Command, listener.PID, listener.Address)
 	case listener.PID != 0:
 		f.Got = fmt.Sprintf("%q (pid %d, uid %d) listens on %s", listener.Command, listener.PID, listener.UID, listener.Address)
@@ -64,7 +64,7 @@ func (m masterPlace) portHeld(node *facts.Node, role string, listener facts.List
 	return f
 }
 
-// atPort has the ranks meet on another port.
+// atPort returns the command that makes the ranks meet on another port.
 func (m masterPlace) atPort(port int) fix.Command {
 	if m.view.Launch.Rendezvous == launch.RendezvousDeepSpeed || m.view.Launch.Rendezvous == "" {
 		return fix.Here("deepspeed --master_port=%s …", fix.Number(port))
@@ -85,7 +85,7 @@ func (m masterPlace) portRange(node *facts.Node) []checks.Finding {
 			WouldSee: "failed to bind … (errno: 13 - Permission denied)",
 			Remedy:   commands,
 		}
-		if node.Host == nil || node.Host.Container != "" { // containers often lift the rule
+		if node.Host == nil || node.Host.Container != "" { // containers often allow it
 			f.Verdict = checks.Warn
 		}
 		return []checks.Finding{f}
@@ -101,8 +101,8 @@ func (m masterPlace) portRange(node *facts.Node) []checks.Finding {
 	return nil
 }
 
-// freePort is the first port after another that nobody listens on and the
-// kernel does not hand out.
+// freePort returns the first port after another one that no process listens on and that is outside
+// the ephemeral range.
 func freePort(net *facts.Net, after int) int {
 	const least, count = 1024, 65536 - 1024
 	for i := range count {
@@ -115,7 +115,7 @@ func freePort(net *facts.Net, after int) int {
 	return after
 }
 
-// reserved reads net.ipv4.ip_local_reserved_ports ("8080,29500-29510").
+// reserved reports whether net.ipv4.ip_local_reserved_ports ("8080,29500-29510") has a port.
 func reserved(list string, port int) bool {
 	for item := range strings.SplitSeq(list, ",") {
 		low, high, isRange := strings.Cut(item, "-")

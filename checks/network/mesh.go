@@ -38,8 +38,8 @@ var NodeMesh = checks.Check{
 	},
 }
 
-// absent is about nodes that nobody could call, and those that could not
-// call. Where the ranks of a node are misplaced, another check reports it.
+// absent returns findings for nodes that could not be called or could not call. Another check
+// reports nodes whose ranks will use an unreachable address.
 func (m *meshCalls) absent() []checks.Finding {
 	var findings []checks.Finding
 	explained := map[string][]string{} // check → nodes
@@ -66,9 +66,9 @@ func (m *meshCalls) absent() []checks.Finding {
 	return findings
 }
 
-// noRoutes is about nodes whose own routing tables have no way to a peer.
+// noRoutes returns findings for nodes whose own routing table has no route to a peer.
 func (m *meshCalls) noRoutes() []checks.Finding {
-	lacks := map[string]string{} // node → what it has no route to
+	lacks := map[string]string{} // node → the nodes that it has no route to
 	for _, by := range text.GroupBy(m.unroutable, caller) {
 		lacks[by.Key] = hostfile.Fold(calleesOf(by.All))
 		if m.reached[by.Key] == 0 {
@@ -95,8 +95,8 @@ func (m *meshCalls) noRoutes() []checks.Finding {
 	return findings
 }
 
-// routeTo is the route to a callee on the caller's own network, "" where the
-// callee is not on it or the network was not seen.
+// routeTo returns the route to a callee on the caller's own network, "" if the callee is on another
+// network or the network is unknown.
 func (m *meshCalls) routeTo(call proof.Attempt) string {
 	network, known := meshNetwork(m.nodes[call.From])
 	to, err := netip.ParseAddr(call.Path.To)
@@ -106,8 +106,8 @@ func (m *meshCalls) routeTo(call proof.Attempt) string {
 	return fmt.Sprintf("%s dev %s", network, m.nodes[call.From].Mesh.Interface)
 }
 
-// ownAddresses is about nodes that cannot call themselves, though others can:
-// NCCL's and gloo's ranks of one node do it too.
+// ownAddresses returns findings for nodes that cannot call themselves although others can call
+// them. NCCL's and gloo's ranks of one node call each other at that address.
 func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 	var findings []checks.Finding
 	for _, call := range m.own {
@@ -115,7 +115,7 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 			return (s.Kind != proof.Outbound || s.How == call.How && isWrongAnswer(call.Path.Outcome)) && slices.Contains(s.Nodes, call.To)
 		}
 		if slices.ContainsFunc(found, isSuspect) {
-			continue // the same firewall, or the same lie
+			continue // the same firewall, or the same wrong report
 		}
 		f := checks.Finding{
 			Nodes:    []string{call.To},
@@ -127,7 +127,7 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 				fix.On("ip route get %s   # must print: local … dev lo", fix.Host(call.Path.To)).As(fix.Look),
 			},
 		}
-		if lo := downLoopback(m.nodes[call.To]); lo != "" { // by which a node's calls to itself go, whatever their address
+		if lo := downLoopback(m.nodes[call.To]); lo != "" { // calls to a node's own addresses always use the loopback interface
 			f.Got = lo + " is down"
 			f.Remedy = []fix.Command{fix.On("sudo ip link set %s up", fix.Name(lo))}
 		}
@@ -139,7 +139,7 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 	return findings
 }
 
-// downLoopback returns the name of a node's loopback interface where that is down, "" where it is up or was not seen.
+// downLoopback returns the name of a node's loopback interface if it is down, otherwise "".
 func downLoopback(node *facts.Node) string {
 	if node.Net != nil {
 		for _, i := range node.Net.Interfaces {
@@ -151,7 +151,7 @@ func downLoopback(node *facts.Node) string {
 	return ""
 }
 
-// where is the address and port that was called.
+// where returns the address and port of a call.
 func where(path *facts.Path) string {
 	address, err := netip.ParseAddr(path.To)
 	if err != nil {
@@ -160,25 +160,25 @@ func where(path *facts.Path) string {
 	return netip.AddrPortFrom(address, uint16(path.Port)).String()
 }
 
-// meshCalls is the whole mesh, each failed call where it is judged.
+// meshCalls holds the calls of the mesh, each failed one in the list of its kind.
 type meshCalls struct {
 	view      checks.View
-	names     []string                 // of the nodes that could be called, in hostfile order
-	nodes     map[string]*facts.Node   // the same by name
-	misplaced map[string]misplacement  // nodes whose rank address is another check's subject
-	reached   map[string]int           // how many others each node reached
-	tried     int                      // calls from a node to another
-	anyFailed bool                     // else nobody asks which calls passed
-	macs      map[string][]*facts.Node // nodes by each of their MACs, once somebody asks
+	names     []string                 // nodes that could be called, in hostfile order
+	nodes     map[string]*facts.Node   // the same nodes by name
+	misplaced map[string]misplacement  // nodes whose rank address another check reports
+	reached   map[string]int           // number of other nodes that each node reached
+	tried     int                      // number of calls between different nodes
+	anyFailed bool                     // otherwise the passed calls are not needed
+	macs      map[string][]*facts.Node // nodes by MAC address, computed on first use
 
-	calls      []proof.Attempt // between different nodes, to find suspects in
+	calls      []proof.Attempt // between different nodes; input of proof.Suspects
 	unroutable []proof.Attempt // the caller has no route
 	partly     []proof.Attempt // other ports of the callee answer
-	own        []proof.Attempt // a node and its own address
+	own        []proof.Attempt // a node's calls to its own address
 	broken     []proof.Attempt // the caller could not try
-	crowded    []proof.Attempt // a full table of neighbours has swallowed it
+	crowded    []proof.Attempt // a full neighbour table lost it
 
-	full map[*facts.Path]string // calls of crowded → the node whose table it is
+	full map[*facts.Path]string // calls of crowded → the node with the full table
 }
 
 func newMeshCalls(view checks.View) *meshCalls {
@@ -203,8 +203,8 @@ func newMeshCalls(view checks.View) *meshCalls {
 	return m
 }
 
-// callsOf is what a node's ranks may come to of its calls, nil where there are none. One that
-// gloo's ranks never call calls all others, at addresses that lead there.
+// callsOf returns the calls that correspond to those of a node's ranks, nil if there are none. A
+// node that gloo's ranks never call calls the others itself, at addresses that lead there.
 func (m *meshCalls) callsOf(node *facts.Node) *facts.Mesh {
 	switch of := m.misplaced[node.Name]; {
 	case of.explainedBy == "":
@@ -215,7 +215,7 @@ func (m *meshCalls) callsOf(node *facts.Node) *facts.Mesh {
 	return nil
 }
 
-// weighed returns a finding about calls, as a warning where no rank will make any of them.
+// weighed returns the finding about calls, as a warning if ranks will make none of these calls.
 func (m *meshCalls) weighed(f checks.Finding, calls []proof.Attempt) checks.Finding {
 	if !slices.ContainsFunc(calls, m.isMade) {
 		f.Verdict = checks.Warn
@@ -224,8 +224,8 @@ func (m *meshCalls) weighed(f checks.Finding, calls []proof.Attempt) checks.Find
 	return f
 }
 
-// isMade is whether ranks will make a call that was tried: of two gloo ranks one does,
-// and none calls itself.
+// isMade reports whether ranks will make a tested call. In each pair of gloo ranks only one calls,
+// and no gloo rank calls itself.
 func (m *meshCalls) isMade(call proof.Attempt) bool {
 	from, to := m.nodes[call.From], m.nodes[call.To]
 	switch {
@@ -237,8 +237,8 @@ func (m *meshCalls) isMade(call proof.Attempt) bool {
 	return ranks.GlooMesh(m.view).Calls(from, to)
 }
 
-// record takes in what came of one node's calls. What others say of a node whose
-// own part was not seen is not held against it: it may have stopped listening.
+// record adds the calls of one node. Calls to a node without results of its own are left out: it
+// may have stopped listening.
 func (m *meshCalls) record(node *facts.Node) {
 	pass := func(peer string) {
 		m.reached[node.Name]++
@@ -256,10 +256,10 @@ func (m *meshCalls) record(node *facts.Node) {
 	for i := range mesh.Failed {
 		path := &mesh.Failed[i]
 		if m.nodes[path.Peer] == nil || path.Peer != node.Name && m.misplaced[path.Peer].byOrder {
-			continue // of those that nobody calls their own check speaks
+			continue // another check reports these nodes
 		}
 		if path.Outcome == facts.PathBlackhole && path.Peer != node.Name {
-			pass(path.Peer) // that full packets do not cross is path-mtu's
+			pass(path.Peer) // path-mtu reports lost full packets
 			continue
 		}
 		kind := &m.calls
@@ -282,9 +282,9 @@ func (m *meshCalls) record(node *facts.Node) {
 	}
 }
 
-// explain lets a node's own words count for more than its peers' silence: who
-// has no route to a peer cannot answer it either, and where one end gets a reason
-// and the other only waits, it is one trouble.
+// explain prefers a node's own error to the silence of its peers. A node without a route to a peer
+// cannot answer it either. If one end of a pair gets an error and the other only waits, both have
+// the same cause.
 func (m *meshCalls) explain() {
 	if !slices.ContainsFunc(m.calls, func(call proof.Attempt) bool { return call.How == string(facts.PathDropped) }) {
 		return
@@ -306,7 +306,8 @@ func (m *meshCalls) explain() {
 	shareReasons(m.calls)
 }
 
-// shareReasons gives a call that only waited the reason that the other end was given: it is one trouble.
+// shareReasons gives a call that only timed out the error of the call in the other direction,
+// because both have the same cause.
 func shareReasons(calls []proof.Attempt) {
 	reason := map[[2]string]string{}
 	for _, call := range calls {
@@ -324,7 +325,7 @@ func shareReasons(calls []proof.Attempt) {
 func caller(call proof.Attempt) string { return call.From }
 
 func callersOf(calls []proof.Attempt) []string {
-	return slices.Compact(text.Map(calls, caller)) // calls stand in the order of their callers
+	return slices.Compact(text.Map(calls, caller)) // calls are in the order of their callers
 }
 
 func callee(call proof.Attempt) string { return call.To }

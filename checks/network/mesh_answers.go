@@ -17,13 +17,13 @@ import (
 	"preflight/internal/text"
 )
 
-// isWrongAnswer returns whether, as the caller says, another machine answered.
+// isWrongAnswer reports whether, according to the caller, another machine answered.
 func isWrongAnswer(outcome facts.PathOutcome) bool {
 	return outcome == facts.PathMisdirected || outcome == facts.PathStranger
 }
 
-// judge puts suspects into words: first those whose callers' neighbour tables show another
-// machine, then who answers there, then what is in the way.
+// judge returns a finding for each suspect. Entries for other machines in the callers' neighbour
+// tables come first, then answers of other machines, then obstacles.
 func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
 	var astray []proof.Attempt
 	var findings []checks.Finding
@@ -47,7 +47,8 @@ func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
 	return findings
 }
 
-// wrongAnswers is about addresses at which, as several say, somebody else answers.
+// wrongAnswers returns findings for addresses at which, according to several callers, another
+// machine answers.
 func (m *meshCalls) wrongAnswers(s proof.Suspect) []checks.Finding {
 	var findings []checks.Finding
 	in := slices.DeleteFunc(slices.Clone(s.Failed), func(c proof.Attempt) bool { return !slices.Contains(s.Nodes, c.To) })
@@ -78,8 +79,8 @@ func whoAnswers(call proof.Attempt) fix.Command {
 	return fix.On("ip neigh show %s   # the MAC address that answers there", fix.Host(call.Path.To)).At(call.From).As(fix.Look)
 }
 
-// mostlyAnswered is the node of this launch that at least two callers had an answer from, and most of them,
-// "" for none: what one alone says of another accuses nobody.
+// mostlyAnswered returns the node of this launch whose answer at least two callers, and most of
+// them, received; "" for none. The report of a single caller accuses no node.
 func (m *meshCalls) mostlyAnswered(calls []proof.Attempt) string {
 	count := map[string]int{}
 	for _, call := range calls {
@@ -96,9 +97,9 @@ func (m *meshCalls) mostlyAnswered(calls []proof.Attempt) string {
 	return ""
 }
 
-// astray are the calls of a suspect that went to another machine, none where they are not what
-// most of its failures come from. A MAC alone shows nothing: proxies answer for others, and
-// calls pass by them.
+// astray returns the calls of a suspect that went to another machine, nil if they do not explain
+// most of its failures. A wrong MAC address alone proves nothing, because proxies answer for others
+// and calls may still pass.
 func (m *meshCalls) astray(s proof.Suspect) (astray []proof.Attempt) {
 	for _, call := range s.Failed {
 		if m.isAstray(call) {
@@ -111,8 +112,8 @@ func (m *meshCalls) astray(s proof.Suspect) (astray []proof.Attempt) {
 	return astray
 }
 
-// explainedBy is how many of the failures are between the same two as one that went astray:
-// who has a wrong MAC of a caller answers somebody else, too.
+// explainedBy returns the number of failures between the same two nodes as a call that went astray.
+// A node with a wrong MAC address for its caller also answers another machine.
 func (m *meshCalls) explainedBy(astray, failed []proof.Attempt) (count int) {
 	between := map[[2]string]bool{}
 	for _, call := range astray {
@@ -126,8 +127,8 @@ func (m *meshCalls) explainedBy(astray, failed []proof.Attempt) (count int) {
 	return count
 }
 
-// isAstray is whether a call went to a machine that has none of the callee's MACs, and is no
-// router that answers for several.
+// isAstray reports whether a call went to a machine that has none of the callee's MAC addresses and
+// is not a router that answers for several nodes.
 func (m *meshCalls) isAstray(call proof.Attempt) bool {
 	own := macsOf(m.nodes[call.To])
 	if call.Path.MAC == "" || len(own) == 0 || slices.Contains(own, call.Path.MAC) {
@@ -148,8 +149,8 @@ func macsOf(node *facts.Node) (macs []string) {
 	return macs
 }
 
-// duplicate names both machines that answer for an address: the node, and the one that some
-// have in its place. Where one node alone says so, it may be that one: they are named both.
+// duplicate returns the finding for an address for which two machines answer: the node and another
+// one. If only one node reports it, that node may be wrong and is named too.
 func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 	path, node := calls[0].Path, m.nodes[calls[0].To]
 	address, callers := fix.Host(path.To), callersOf(calls)
@@ -186,10 +187,10 @@ func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 		f.Got += "; only this node reports it"
 	}
 	f.Remedy = append(f.Remedy, takeAway, fix.On("sudo ip neigh flush to %s   # clears what the callers have cached", address).At(callers...).As(fix.Then))
-	return f // whichever end calls: what the other sends back goes to the wrong machine
+	return f // ranks will meet this in either direction: answers go to the wrong machine
 }
 
-// withMAC is another node of this launch that has a MAC, nil for none.
+// withMAC returns another node of this launch with a MAC address, nil for none.
 func (m *meshCalls) withMAC(but, mac string) *facts.Node {
 	if m.macs == nil {
 		m.macs = map[string][]*facts.Node{}

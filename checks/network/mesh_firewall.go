@@ -18,9 +18,9 @@ import (
 	"preflight/internal/text"
 )
 
-// openFirewall lets the peers' networks in where a suspect is, and out where
-// that is in question. A rule that iptables puts first wins over what iptables
-// has below it, and over nothing of firewalld or nftables.
+// openFirewall returns the commands that allow the peers' networks in at a suspect, and out if that
+// may be blocked. A first rule of iptables overrides later rules of iptables, but not those of
+// firewalld or nftables.
 func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	networks := m.networks()
 	if len(networks) == 0 {
@@ -36,7 +36,7 @@ func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	if strings.Contains(string(list), ":") {
 		command = fix.Code("ip6tables")
 	}
-	var callers, callees []string // those of the finding
+	var callers, callees []string // nil for the nodes of the finding
 	if s.Kind == proof.Directions && len(s.Failed) == 1 {
 		callers, callees = []string{s.Failed[0].From}, []string{s.Failed[0].To}
 	}
@@ -52,7 +52,7 @@ func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	)
 }
 
-// networks are those that the ranks' addresses are in.
+// networks returns the networks of the ranks' addresses.
 func (m *meshCalls) networks() []string {
 	var prefixes []netip.Prefix
 	for _, name := range m.names {
@@ -66,7 +66,7 @@ func (m *meshCalls) networks() []string {
 		}
 		prefixes = append(prefixes, network)
 	}
-	// A network inside another one, and an address in it, need no rule.
+	// A network or an address inside another network needs no rule.
 	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
 		return cmp.Or(cmp.Compare(a.Bits(), b.Bits()), a.Addr().Compare(b.Addr()))
 	})
@@ -79,13 +79,13 @@ func (m *meshCalls) networks() []string {
 	return networks
 }
 
-// meshNetwork is the network of the address a node listened at.
+// meshNetwork returns the network of the address at which a node listened.
 func meshNetwork(node *facts.Node) (netip.Prefix, bool) {
 	return names.NetworkOf(node, node.Mesh.Address)
 }
 
-// partlyOpen is about nodes that take connections on some of their ports only. One that says
-// it of many, whom others reach, is the suspect itself.
+// partlyOpen returns findings for nodes that accept connections only on some of their ports. A node
+// that reports this for many nodes that others can reach is itself the suspect.
 func (m *meshCalls) partlyOpen() []checks.Finding {
 	if len(m.partly) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func (m *meshCalls) partlyOpen() []checks.Finding {
 	return findings
 }
 
-// openAndShut says which ports of a node took calls, as "w3: 35007 open, 58123 shut".
+// openAndShut lists the ports of a node, as in "w3: 35007 open, 58123 closed".
 func openAndShut(calls []proof.Attempt) string {
 	var open, shut []int
 	for _, call := range calls {

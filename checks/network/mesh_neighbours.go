@@ -14,12 +14,13 @@ import (
 	"preflight/facts"
 )
 
-// silence is a call for whose address, or for the router's, nobody answered on the link.
+// silence is a call to an address for which no machine on the link answered, or whose router did
+// not answer.
 type silence struct {
 	call    proof.Attempt
-	of      string // the address that nobody answers for
+	of      string // the address without an answer
 	gateway bool
-	asked   string // by ARP or, in IPv6, by neighbour discovery
+	asked   string // "ARP", or "neighbour discovery" for IPv6
 }
 
 func silenceOf(s proof.Suspect) silence {
@@ -32,8 +33,8 @@ func silenceOf(s proof.Suspect) silence {
 	return found
 }
 
-// cause is why nobody answers. A firewall that filters IP is none of it: ARP passes by that,
-// but neighbour discovery does not.
+// cause returns why no machine answers. Firewalls that filter IP do not stop ARP, but they may stop
+// neighbour discovery.
 func (s silence) cause(of proof.Suspect) string {
 	firewall := ""
 	if s.asked != "ARP" {
@@ -48,8 +49,7 @@ func (s silence) cause(of proof.Suspect) string {
 	return fmt.Sprintf("no machine answers %s for the address: another VLAN, or answers are off%s", s.asked, firewall)
 }
 
-// explain says of a finding how to look for who does not answer: from the caller, and at the
-// suspects themselves.
+// explain adds the commands that find the missing machine, from the caller and on the suspects.
 func (s silence) explain(m *meshCalls, f *checks.Finding) {
 	f.Want, f.WouldSee = fmt.Sprintf("an answer to %s for every address on the link", s.asked), m.wouldSee(s.call.Path)
 	f.Remedy = []fix.Command{fix.On("ip neigh show %s   # FAILED or INCOMPLETE: no machine has answered", fix.Host(s.of)).At(s.call.From).As(fix.Look)}
@@ -66,13 +66,13 @@ func (s silence) explain(m *meshCalls, f *checks.Finding) {
 
 type lostKey struct{}
 
-// lostCalls returns the calls of the mesh that a full table of neighbours has swallowed, each with the node whose table
-// it is. Who has no room for a caller answers neither its ARP request nor its
-// call: the caller sees nothing but silence. That it is this and no firewall shows in the
-// kernel's count there, as long as that node has not reached the caller either.
+// lostCalls returns the calls of the mesh that a full neighbour table lost, each with the node that
+// has the table. A node without room for a caller answers neither its ARP request nor its call, so
+// the caller sees only silence. The kernel's overflow counter tells this from a firewall, if that
+// node did not reach the caller either.
 //
-// Source: arp_process in net/ipv4/arp.c, whose reply depends on neigh_event_ns; ndisc_recv_ns
-// in net/ipv6/ndisc.c; Linux 6.18.
+// Source: arp_process in net/ipv4/arp.c, whose reply depends on neigh_event_ns; ndisc_recv_ns in
+// net/ipv6/ndisc.c; Linux 6.18.
 func lostCalls(view checks.View) map[*facts.Path]string {
 	return checks.Remember(view, lostKey{}, func() map[*facts.Path]string {
 		lost := map[*facts.Path]string{}
@@ -99,7 +99,7 @@ func lostCalls(view checks.View) map[*facts.Path]string {
 	})
 }
 
-// fullTable returns the node whose table may have swallowed a call, "" for none.
+// fullTable returns the node whose full table may have lost a call, "" for none.
 func fullTable(caller string, path facts.Path, overflown map[string]*facts.Mesh) string {
 	switch theirs := overflown[path.Peer]; path.Outcome {
 	case facts.PathOverflow:

@@ -19,11 +19,11 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// wire says what becomes of a call from the i-th node to the j-th, w1 being 1;
-// "" is an answer.
+// wire returns the outcome of a call from the i-th node to the j-th, counted from 1; "" is an
+// answer.
 type wire func(i, j int) facts.PathOutcome
 
-// wired is a healthy fleet whose nodes call each other over a wire.
+// wired returns a healthy fleet whose nodes call each other over a wire.
 func wired(n int, w wire) fleettest.Fleet {
 	fleet := fleettest.Healthy(n)
 	place := map[string]int{}
@@ -50,8 +50,8 @@ func wired(n int, w wire) fleettest.Fleet {
 	return fleet
 }
 
-// TestSuspects plants one trouble, or two, in the wires between nodes. Whoever
-// is behind it is named, and nobody else.
+// TestSuspects plants one or two faults between nodes, and expects findings for exactly the nodes
+// with the faults.
 func TestSuspects(t *testing.T) {
 	const (
 		dropped, refused, rejected = facts.PathDropped, facts.PathRefused, facts.PathRejected
@@ -68,7 +68,7 @@ func TestSuspects(t *testing.T) {
 	for name, c := range map[string]struct {
 		wire  wire
 		sizes []int
-		want  []string // nodes: what the summary starts with
+		want  []string // nodes: the start of the summary
 	}{
 		"nothing": {when(dropped, func(i, j int) bool { return false }), []int{1, 2, 4, 16, 300}, nil},
 		"nobody gets in": {
@@ -232,8 +232,8 @@ func TestSuspects(t *testing.T) {
 	}
 }
 
-// TestUnevenSample: where nodes tried and were tried unlike often, one pair that
-// fails both ways is still a pair.
+// TestUnevenSample: a pair that fails both ways is still one pair if nodes made different numbers
+// of calls.
 func TestUnevenSample(t *testing.T) {
 	names := []string{"w1", "w2", "w3", "w4", "w5", "w6"}
 	attempts := []proof.Attempt{{From: "w1", To: "w2", Failed: true, How: "dropped"}, {From: "w2", To: "w1", Failed: true, How: "dropped"}}
@@ -247,7 +247,7 @@ func TestUnevenSample(t *testing.T) {
 	}
 }
 
-// TestIPv6 has addresses and commands of the family that the nodes have.
+// TestIPv6 checks that addresses and commands are of the nodes' address family.
 func TestIPv6(t *testing.T) {
 	fleet := wired(4, func(i, j int) facts.PathOutcome {
 		if j == 3 && i != j {
@@ -268,8 +268,8 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// TestLoopbackDown: a node calls itself by its loopback, whatever the address; no rule of a firewall
-// helps where that is down.
+// TestLoopbackDown: a node's calls to itself use its loopback interface. If that is down, no
+// firewall rule helps.
 func TestLoopbackDown(t *testing.T) {
 	fleet := wired(4, func(i, j int) facts.PathOutcome {
 		if i == 3 && j == 3 {
@@ -284,7 +284,7 @@ func TestLoopbackDown(t *testing.T) {
 	}
 }
 
-// TestSampleIsSaid: what was tried is named where it is not all.
+// TestSampleIsSaid checks that a finding names the size of the sample if not all calls were made.
 func TestSampleIsSaid(t *testing.T) {
 	for n, want := range map[int]bool{16: false, 1000: true} {
 		fleet := wired(n, func(i, j int) facts.PathOutcome {

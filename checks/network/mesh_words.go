@@ -20,7 +20,7 @@ import (
 	"preflight/internal/text"
 )
 
-// finding puts a suspect into words.
+// finding returns the finding for a suspect.
 func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	f := checks.Finding{Nodes: s.Nodes, Got: m.got(s), WouldSee: m.wouldSee(s.Failed[0].Path), Remedy: m.openFirewall(s)}
 	if len(s.Nodes) > 0 {
@@ -63,12 +63,12 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	return m.weighed(f, s.Failed)
 }
 
-// outcomeWords are what is said of calls by what became of them.
+// outcomeWords describe the outcomes of calls.
 var outcomeWords = map[facts.PathOutcome]struct {
-	call     string // what a single call does
-	error    string // what connect returns
-	cause    string // what must be in the way
-	hostOnly string // that, where another port of the callee does answer; "" for the same
+	call     string // what happens to a single call
+	error    string // the error of connect
+	cause    string // the likely cause
+	hostOnly string // the cause if another port of the callee answers; "" for the same
 }{
 	facts.PathDropped: {"is dropped", "Connection timed out", "a firewall drops calls or answers", "its firewall drops calls"},
 	facts.PathRefused: {"is refused", "Connection refused", "a firewall resets calls, or the address is translated",
@@ -83,7 +83,8 @@ var outcomeWords = map[facts.PathOutcome]struct {
 	facts.PathMisdirected: {call: "is answered by another machine"},
 }
 
-// unreached says who does not reach whom. on says by what, as in " on ports 32768-60999".
+// unreached says which nodes do not reach which. on is the end of the sentence, as in " on ports
+// 32768-60999".
 func unreached(s proof.Suspect, on string) string {
 	return s.Sentence(proof.Words{
 		proof.Everywhere: {"no node reaches another" + on},
@@ -95,7 +96,8 @@ func unreached(s proof.Suspect, on string) string {
 	})
 }
 
-// oneDirection says that a single call fails whose other direction passes, "" where that fails too or there are more.
+// oneDirection describes a single failed call whose opposite direction passes. It returns "" in all
+// other cases.
 func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
 	call := s.Failed[0]
 	passes := func(other proof.Attempt) bool { return !other.Failed && other.From == call.To && other.To == call.From }
@@ -105,7 +107,7 @@ func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
 	return fmt.Sprintf("%s → %s passes, %[2]s → %[1]s %[4]s on %[3]s", call.To, call.From, ports, outcomeWords[facts.PathOutcome(s.How)].call)
 }
 
-// ports is the range that the nodes listened in.
+// ports returns the port range in which the nodes listened.
 func (m *meshCalls) ports(nodes []string) string {
 	low, high := 0, 0
 	for _, name := range nodes {
@@ -118,8 +120,8 @@ func (m *meshCalls) ports(nodes []string) string {
 	return fmt.Sprintf("ports %d-%d", low, high)
 }
 
-// control is the ssh port of the callees and whether it answers the same
-// callers; 0 when they do not agree or did not try.
+// control returns the callees' ssh port and whether it answered the same callers; 0 if the results
+// differ or it was not tested.
 func (m *meshCalls) control(calls []proof.Attempt) (port int, answers bool) {
 	tried := map[bool]bool{}
 	for _, call := range calls {
@@ -136,7 +138,7 @@ func (m *meshCalls) control(calls []proof.Attempt) (port int, answers bool) {
 	return cmp.Or(port, 22), tried[true]
 }
 
-// outcomes is how many calls failed, and of what.
+// outcomes counts the failed calls by outcome.
 func outcomes(s proof.Suspect) string {
 	count := map[string]int{}
 	for _, call := range s.Failed {
@@ -146,7 +148,7 @@ func outcomes(s proof.Suspect) string {
 	return "calls: " + strings.Join(parts, ", ")
 }
 
-// got is that, and one of them to try by hand.
+// got returns these counts with one call that a person can repeat.
 func (m *meshCalls) got(s proof.Suspect) string {
 	text := outcomes(s)
 	if s.Kind == proof.Directions && len(s.Failed) > 1 {
@@ -160,8 +162,8 @@ func (m *meshCalls) got(s proof.Suspect) string {
 	return text + m.sampled()
 }
 
-// wouldSee is what a rank that makes the call dies with. NCCL's texts are of
-// 2.24 and later (src/misc/socket.cc), gloo's of 2025 (transport/tcp).
+// wouldSee returns the error of a rank that makes the call. NCCL's texts are of 2.24 and later
+// (src/misc/socket.cc), gloo's of 2025 (transport/tcp).
 func (m *meshCalls) wouldSee(path *facts.Path) string {
 	words := outcomeWords[path.Outcome].error
 	if !ranks.UsesNCCL(m.view) {
@@ -186,7 +188,7 @@ func (m *meshCalls) wouldSee(path *facts.Path) string {
 	return fmt.Sprintf("connect to %s<%d> returned %s, exceeded error retry count after 35 attempts", path.To, path.Port, words)
 }
 
-// sampled says how much was tried where that is not all.
+// sampled says how many calls were made if not all of them, "" otherwise.
 func (m *meshCalls) sampled() string {
 	all := len(m.names) * (len(m.names) - 1)
 	if m.tried >= all {
@@ -195,7 +197,7 @@ func (m *meshCalls) sampled() string {
 	return fmt.Sprintf("; a sample of %s of %s calls", humanize.Comma(int64(m.tried)), humanize.Comma(int64(all)))
 }
 
-// atMost is the first of the parts, with a word on how many more there are.
+// atMost returns the first parts and the number of the others.
 func atMost(most int, parts []string, more string) []string {
 	if len(parts) > most {
 		return append(parts[:most], fmt.Sprintf(more, len(parts)-most))

@@ -57,12 +57,12 @@ func judgeNeighbours(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// subnets are the addresses that the nodes of a launch will have on their links, in order.
+// subnets holds the addresses that the nodes of a launch will have on their links, sorted.
 type subnets struct {
 	view      checks.View
-	of        map[*facts.Node]string // each node's own
+	of        map[*facts.Node]string // the address of each node
 	addresses []netip.Addr
-	first     *facts.Node // whom all call, nil where that is not known
+	first     *facts.Node // the node that all others call, nil if unknown
 }
 
 func newSubnets(view checks.View) *subnets {
@@ -79,19 +79,19 @@ func newSubnets(view checks.View) *subnets {
 	return s
 }
 
-// addressOnLink is where the ranks of a node will listen or, where that is not known, where it
-// was reached.
+// addressOnLink returns the address at which a node's ranks will listen. If it is unknown, it
+// returns the address at which preflight reached the node.
 func addressOnLink(choice nccl.Choice, node *facts.Node) string {
 	switch {
 	case node.Net == nil:
 		return node.Address
-	case choice.Address != "" && !names.IsLoopback(choice.Address): // where nobody can be called, as nic-choice says
+	case choice.Address != "" && !names.IsLoopback(choice.Address): // nic-choice reports addresses that cannot be called
 		return choice.Address
 	}
 	return nccl.PeerAddress(node).Address
 }
 
-// on is how many of the addresses are in a network, which lie beside each other.
+// on returns the number of addresses in a network. They are adjacent in the sorted list.
 func (s *subnets) on(network netip.Prefix) (count int) {
 	from, _ := slices.BinarySearchFunc(s.addresses, network.Addr(), netip.Addr.Compare)
 	isIn := func(address netip.Addr, _ struct{}) int {
@@ -104,23 +104,23 @@ func (s *subnets) on(network netip.Prefix) (count int) {
 	return count
 }
 
-// crowd is what is to find room in a node's table.
+// crowd holds what must fit into a node's neighbour table.
 type crowd struct {
 	node     *facts.Node
 	table    facts.NeighbourTable
 	network  netip.Prefix
 	device   string
-	peers    int  // on the network
-	there    int  // entries of the same interface now
-	besides  int  // those of others
+	peers    int  // nodes of the launch on the network
+	there    int  // current entries of the same interface
+	besides  int  // current entries of other interfaces
 	meetsAll bool // whether its ranks will talk to all peers
 
-	lost    int // calls of the mesh
+	lost    int // lost calls of the mesh
 	verdict checks.Verdict
 	says    string
 }
 
-// crowdOf is that of a node, or why it is not known.
+// crowdOf returns the crowd of a node, or why it is unknown.
 func (s *subnets) crowdOf(node *facts.Node) (c crowd, notKnown string) {
 	c = crowd{node: node, meetsAll: !ranks.UsesNCCL(s.view) || node == s.first}
 	held, network, known := names.HolderOf(node, s.of[node])
@@ -144,16 +144,16 @@ func (s *subnets) crowdOf(node *facts.Node) (c crowd, notKnown string) {
 			c.besides += entries
 		}
 	}
-	if held.MAC != "" && !held.Loopback { // else there is nobody to ask for
+	if held.MAC != "" && !held.Loopback { // other interfaces use no neighbour table
 		c.peers = max(0, s.on(network)-1)
 	}
 	return c, ""
 }
 
-// needed is how many entries there will be at least: who is there now may be a peer.
+// needed returns the minimum number of entries. A current entry may already be a peer.
 func (c crowd) needed() int { return max(c.peers, c.there) + c.besides }
 
-// overflows is how often there was no room while the nodes called each other.
+// overflows returns how often the table had no room while the nodes called each other.
 func (c crowd) overflows() (count int64) {
 	for _, mesh := range []*facts.Mesh{c.node.Mesh, c.node.PeerMesh} {
 		if mesh != nil {
@@ -163,16 +163,15 @@ func (c crowd) overflows() (count int64) {
 	return count
 }
 
-// weigh says what will come of it. At the second threshold the kernel begins to throw out who
-// was not heard of for five seconds, and at the third it takes nobody in whom it finds no such
-// place for.
+// weigh sets the verdict. From the second threshold on, the kernel removes entries that were silent
+// for five seconds. At the third, it adds an entry only if it can remove one.
 //
 // Source: neigh_alloc and neigh_forced_gc in net/core/neighbour.c, Linux 4.3 to 6.18.
 func (c *crowd) weigh() {
 	switch needed := c.needed(); {
 	case c.lost > 0:
 		c.verdict, c.says = checks.Fail, "the neighbour table overflowed when the nodes called each other: calls were lost"
-	case c.table.GCThresh3 == 0: // not known
+	case c.table.GCThresh3 == 0: // unknown
 	case needed > c.table.GCThresh3 && c.meetsAll:
 		c.verdict, c.says = checks.Fail, "the neighbour table is too small for the peers that the ranks will call"
 	case needed > c.table.GCThresh3:
@@ -184,8 +183,8 @@ func (c *crowd) weigh() {
 	}
 }
 
-// enough is what the first threshold is to be at least: a power of two that holds everybody, or
-// all that did not suffice.
+// enough returns the wanted first threshold: a power of two with room for all peers, and more than
+// the threshold that was too small.
 func (c crowd) enough() int {
 	enough, needed := 1024, c.needed()
 	if c.lost > 0 || c.overflows() > 0 {
@@ -197,7 +196,7 @@ func (c crowd) enough() int {
 	return enough
 }
 
-// tooMany is about nodes with the same trouble, of which the most crowded one is told.
+// tooMany returns the finding for nodes with the same problem. It describes the most crowded one.
 func tooMany(crowds []crowd) checks.Finding {
 	worst := crowds[0]
 	f := checks.Finding{Verdict: worst.verdict, Summary: worst.says}

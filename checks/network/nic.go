@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network judges whether the ranks will meet and talk over IP: the interface each
-// chooses and the environment that chooses it, the calls between all nodes, the MTU, the
-// master address and port, and the rendezvous that was tried.
+// Package network judges whether the ranks will reach each other over IP: the interface that each
+// chooses and the environment behind that choice, the calls between all nodes, the MTU, the master
+// address and port, and the rendezvous.
 //
-// It refuses to report again what the names, the way in or the fabric explain.
+// It does not report again what the checks of names, logins or fabric explain.
 package network
 
 import (
@@ -65,7 +65,7 @@ func judgeChoices(view checks.View) []checks.Finding {
 	return append(findings, p.sideways()...)
 }
 
-// finding puts misplacements of one kind on interfaces of one name into words.
+// finding returns the finding for misplacements of one kind on interfaces of one name.
 func (p *placement) finding(group []misplacement) checks.Finding {
 	first := group[0]
 	f := checks.Finding{Got: first.choice.Rule}
@@ -85,7 +85,7 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	if len(group) == 1 && first.callers != nil {
 		f.Got = strings.Trim(fmt.Sprintf("%s got no answer; %s", hostfile.Fold(first.callers), first.choice.Rule), "; ")
 	}
-	if len(group) == 1 && len(first.callers) == 1 { // one word against another
+	if len(group) == 1 && len(first.callers) == 1 { // either of the two may be at fault
 		f.Nodes = append(f.Nodes, first.callers...)
 	}
 	if first.byOrder {
@@ -108,7 +108,7 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	return f
 }
 
-// choiceText is an interface with its address where all have the same one.
+// choiceText returns an interface, with its address if all nodes have the same one.
 func choiceText(choice nccl.Choice, addresses []string) string {
 	switch {
 	case slices.ContainsFunc(addresses, func(address string) bool { return address != addresses[0] }):
@@ -119,8 +119,8 @@ func choiceText(choice nccl.Choice, addresses []string) string {
 	return fmt.Sprintf("%s (%s)", choice.Interface, choice.Address)
 }
 
-// remedy is how to have the ranks listen where the peers call, and what speaks
-// for it.
+// remedy returns the interface on which the ranks should listen with the reason for it, and the
+// commands.
 func (p *placement) remedy(node *facts.Node) (want string, commands []fix.Command) {
 	look := fix.On("ip -br addr").As(fix.Look)
 	peer := nccl.PeerAddress(node)
@@ -147,8 +147,8 @@ func (p *placement) remedy(node *facts.Node) (want string, commands []fix.Comman
 	return want, commands
 }
 
-// setInterface has the library take the interface that leads to the peers: for
-// all nodes at once where one value is right everywhere, else on this one.
+// setInterface returns the commands that make the library use the interface that leads to the
+// peers: for all nodes at once if one value is right everywhere, otherwise on this node.
 func (p *placement) setInterface(peer string) []fix.Command {
 	if p.library == "gloo" {
 		if name := sharedName(p.view); name != "" {
@@ -162,8 +162,8 @@ func (p *placement) setInterface(peer string) []fix.Command {
 	return onlyHere(peer)
 }
 
-// untried warns of a choice that nothing speaks for: not what leads to the
-// peers, on a network of its own, and never called.
+// untried warns about a choice without any evidence: it does not lead to the peers, is on a
+// separate network, and was never called.
 func (p *placement) untried(node *facts.Node) []checks.Finding {
 	choice := p.choices[node]
 	if p.called[node.Name] || choice.Address == nccl.PeerAddress(node).Address || p.hasNeighbour(node, choice) {
@@ -179,7 +179,7 @@ func (p *placement) untried(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// hasNeighbour is whether another node's choice is on the network of this one.
+// hasNeighbour reports whether another node's choice is on the same network.
 func (p *placement) hasNeighbour(node *facts.Node, choice nccl.Choice) bool {
 	if p.networks == nil {
 		p.networks = map[netip.Prefix]int{}
@@ -230,27 +230,27 @@ func judgeInterfaces(view checks.View) []checks.Finding {
 	return findings
 }
 
-// exactMark explains what looks like a typing error.
+// exactMark explains the second "=", which looks like a typing error.
 const exactMark = "the second = means: exactly this name"
 
-// onlyHere has NCCL take one interface on the nodes of a finding.
+// onlyHere returns the command that makes NCCL use one interface on the nodes of a finding.
 func onlyHere(name string) []fix.Command {
 	return []fix.Command{fix.On("echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf", fix.Name(name)).Inside().Remark(exactMark)}
 }
 
-// ifnameList is the value of NCCL_SOCKET_IFNAME that selects exactly the
-// peers' interface on every node seen, "" when there is none.
+// ifnameList returns the value of NCCL_SOCKET_IFNAME that matches exactly the peers' interface on
+// every seen node, "" if there is none.
 func ifnameList(view checks.View) string {
 	return checks.Remember(view, ifnames{}, func() string { return nccl.IfnameFor(placed(view), names.PeerInterface) })
 }
 
 type ifnames struct{}
 
-// sharedName is the name that the peers' interface has on every node seen, ""
-// when it has several. Gloo and tensorpipe take whole names only.
+// sharedName returns the name of the peers' interface if it is the same on every seen node,
+// otherwise "". gloo and tensorpipe accept only whole names.
 func sharedName(view checks.View) string { return proof.Common(placed(view), names.PeerInterface) }
 
-// placed is the nodes of which it is known what leads to their peers.
+// placed returns the nodes whose interface to the peers is known.
 func placed(view checks.View) []*facts.Node {
 	return slices.DeleteFunc(view.Everywhere(), func(node *facts.Node) bool { return names.PeerInterface(node) == "" })
 }

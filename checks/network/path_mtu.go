@@ -30,7 +30,7 @@ var PathMTU = checks.Check{
 	},
 }
 
-// blackHoles blames full packets that vanish on nodes, groups or directions.
+// blackHoles returns findings for lost full packets, by nodes, groups or directions.
 func blackHoles(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return slices.ContainsFunc(node.Mesh.Failed, proof.LosesPackets) }) {
 		return nil
@@ -77,7 +77,7 @@ func blackHoles(view checks.View) []checks.Finding {
 	return findings
 }
 
-// unlikeMTUs compares the interfaces on each network.
+// unlikeMTUs compares the MTUs of the interfaces on each network.
 func unlikeMTUs(view checks.View) []checks.Finding {
 	networks := map[string][]*facts.Node{}
 	for _, node := range view.Nodes {
@@ -128,25 +128,25 @@ func less(mtu, other string) bool {
 	return errA == nil && errB == nil && a < b
 }
 
-// meshInterface is the interface a node listened at.
+// meshInterface returns the interface on which a node listened.
 func meshInterface(node *facts.Node) facts.Interface {
 	return names.InterfaceOf(node.Net, node.Mesh.Interface)
 }
 
-// fullPing fills a packet on the way between two nodes: the smaller of their
-// MTUs less the headers of IP and ICMP.
+// fullPing returns a ping with a full packet: the smaller of both MTUs without the headers of IP
+// and ICMP.
 func fullPing(from, to *facts.Node, mss int) fix.Command {
 	headers := 28
 	if strings.Contains(to.Mesh.Address, ":") {
 		headers = 48
 	}
-	payload := max(min(meshInterface(from).MTU, meshInterface(to).MTU)-headers, mss) // mss where an MTU was not seen
+	payload := max(min(meshInterface(from).MTU, meshInterface(to).MTU)-headers, mss) // mss if an MTU is unknown
 	return fix.On("ping -c 1 -M do -s %s %s", fix.Number(payload), fix.Host(to.Mesh.Address)).At(from.Name).
 		Remark("lower -s until it passes: the MTU is %s more", fix.Number(headers)).As(fix.Look)
 }
 
-// narrower is what a path may carry that loses full packets: Ethernet's 1500
-// where they were larger, else the 1280 that everything carries that IPv6 passes.
+// narrower returns an MTU that a path that loses full packets should carry: Ethernet's 1500 for
+// larger ones, otherwise 1280, the minimum for IPv6.
 func narrower(mtu int) int {
 	if mtu > 1500 {
 		return 1500
@@ -154,7 +154,7 @@ func narrower(mtu int) int {
 	return 1280
 }
 
-// vanishing is where full packets do.
+// vanishing says where full packets are lost.
 var vanishing = proof.Words{
 	proof.Everywhere: {"between all of the nodes"},
 	proof.Between:    {"", "between %s"},

@@ -19,25 +19,24 @@ import (
 	"preflight/launch/nccl"
 )
 
-// misplacement is a node whose ranks will listen where no peer can call them.
+// misplacement is a node whose ranks will listen at an address that no peer can call.
 type misplacement struct {
 	node        *facts.Node
 	choice      nccl.Choice
-	fault       string   // what is wrong with it, after "NCCL will take eth1, …"
-	callers     []string // who got no answer there, where that is what is wrong
-	explainedBy string   // the check that names the cause, "" when nothing is wrong
-	caller      string   // a node whose ranks have to call there
-	byOrder     bool     // nobody's have to, by the order of gloo's addresses
+	fault       string   // the fault of the address, after "NCCL will use eth1, "
+	callers     []string // nodes that got no answer there, if that is the fault
+	explainedBy string   // the check that reports the cause, "" if there is no fault
+	caller      string   // a node whose ranks must call there
+	byOrder     bool     // no node must call there, because of the order of gloo's addresses
 }
 
-// hasTwin is whether another machine has the very address by which the node was reached.
+// hasTwin reports whether another machine has the address at which preflight reached the node.
 func (m misplacement) hasTwin() bool {
 	return m.fault == heldTwice && m.choice.Interface == names.PeerInterface(m.node)
 }
 
-// misplaced is the nodes whose rank address is of no use to their peers, each
-// with the check that says why. What fails on calling them there has that cause,
-// and is not to be reported again.
+// misplaced returns the nodes whose rank address their peers cannot use, each with the check that
+// reports the reason. Failed calls to these addresses have that cause and are not reported again.
 func misplaced(view checks.View) map[string]misplacement {
 	return checks.Remember(view, misplacements{}, func() map[string]misplacement { return placementOf(view).misplaced() })
 }
@@ -57,24 +56,24 @@ func (p *placement) misplaced() map[string]misplacement {
 	return nodes
 }
 
-// placement is where the ranks of the whole fleet will listen, and what is
-// known of these addresses.
+// placement holds where the ranks of the fleet will listen, and what is known about these
+// addresses.
 type placement struct {
 	view    checks.View
-	library string // NCCL, or gloo where a slot is a process
+	library string // "NCCL", or "gloo" if a slot is a process
 	choices map[*facts.Node]nccl.Choice
-	shared  map[netip.Addr]int // addresses that several machines hold
-	// holdsOthers are nodes that hold the addresses of several others besides.
+	shared  map[netip.Addr]int // how many machines have each address
+	// holdsOthers holds nodes that also have the addresses of several other nodes.
 	holdsOthers map[string]map[netip.Addr]string
-	called      map[string]bool     // nodes that somebody else called at their rank address
-	answered    map[string]int      // how many others got an answer there
-	unanswered  map[string][]string // node → who got no answer there, and one at the address that leads to the peers
-	isIPv6      bool                // what most of the ranks' addresses are: ssh may well go by the other family
-	// networks counts the choices on each network, once somebody asks.
+	called      map[string]bool     // nodes that another node called at their rank address
+	answered    map[string]int      // how many other nodes got an answer there
+	unanswered  map[string][]string // node → nodes that got no answer there, but one at the address that leads to its peers
+	isIPv6      bool                // the family of most rank addresses; ssh may use the other one
+	// networks counts the choices on each network. It is computed on first use.
 	networks map[netip.Prefix]int
 }
 
-// placementOf is worked out once: only the nodes that a check judges are its own.
+// placementOf returns the placement. It is computed once, and only the view is the caller's own.
 func placementOf(view checks.View) *placement {
 	p := *checks.Remember(view, placementKey{}, func() *placement { return newPlacement(view) })
 	p.view = view
@@ -110,8 +109,8 @@ func newPlacement(view checks.View) *placement {
 	return p
 }
 
-// record takes in what came of one node's calls. A path that lets small messages
-// pass leads there: that full packets vanish on it is path-mtu's to say.
+// record adds the calls of one node. A path that passes small messages counts as reached: path-mtu
+// reports lost full packets.
 func (p *placement) record(caller *facts.Node) {
 	for callee := range caller.Mesh.Reached {
 		if callee != caller.Name {
@@ -130,24 +129,24 @@ func (p *placement) record(caller *facts.Node) {
 	}
 }
 
-// of says what is wrong with a node's rank address, or why it is not known.
+// of returns the fault of a node's rank address, or why the address is unknown.
 func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	m = misplacement{node: node, choice: p.choices[node]}
 	env := envOfRanks{view: p.view, node: node, vars: ranks.Env(p.view, node)}
 	takesOwnName := p.library == "gloo" && env.value("GLOO_SOCKET_IFNAME") == ""
 	if takesOwnName && node.Names == nil {
-		return m, checks.Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // in the words of the check that reports it
+		return m, checks.Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // with the words of the check that reports it
 	}
 	if m.choice.Address == "" && m.choice.Error == "" {
 		if takesOwnName {
 			for _, f := range names.Unanswered(node) {
-				return m, f.Summary // in the words of host-names
+				return m, f.Summary // with the words of host-names
 			}
 		}
 		return m, m.choice.Rule
 	}
 	m.fault = p.fault(node, m.choice)
-	// Most peers that reach the node otherwise get no answer at its rank address.
+	// Most peers that reach the node at another address get no answer at its rank address.
 	if m.fault == "" && len(p.unanswered[node.Name]) > p.answered[node.Name] && p.choices[node].Address != nccl.PeerAddress(node).Address {
 		m.fault, m.callers = fmt.Sprintf("where other nodes get no answer (they do on %s)", names.PeerInterface(node)), p.unanswered[node.Name]
 	}
@@ -170,7 +169,7 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	return m, ""
 }
 
-// fault is what the facts of all nodes say against an address, "" when nothing.
+// fault returns the fault of an address according to the facts of all nodes, "" for none.
 func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	address, err := netip.ParseAddr(choice.Address)
 	if choice.Error != "" || err != nil {
@@ -201,25 +200,25 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	return ""
 }
 
-// isUnsafe is whether no call of a node is safe, whichever end makes it: another machine has
-// its address, or it has those of others.
+// isUnsafe reports whether every call of a node may fail, in either direction: another machine has
+// its address, or it has the addresses of others.
 func (p *placement) isUnsafe(m misplacement) bool {
 	return m.hasTwin() || p.holdsOthers[m.node.Name] != nil
 }
 
-// isInside is whether an interface is of those that containers and virtual
-// machines of one host talk by. NCCL leaves out docker and, since 2.28.3, virbr.
+// isInside reports whether an interface connects only containers and virtual machines of one host.
+// NCCL ignores docker's and, since 2.28.3, virbr.
 func isInside(i facts.Interface) bool { return i.Kind == "veth" || i.ForContainers() }
 
-// sideways warns of interfaces beyond the first. NCCL's sockets use up to
-// sixteen, and which of them call each other is the topology search's choice.
-// Source: NVIDIA/nccl 2.30, transport/net_socket.cc.
+// sideways warns about interfaces after the first. NCCL's sockets use up to sixteen, and its
+// topology search decides which of them call each other. Source: NVIDIA/nccl 2.30,
+// transport/net_socket.cc.
 func (p *placement) sideways() []checks.Finding {
 	if p.library != "NCCL" || len(p.view.Nodes) < len(p.view.All) || p.usesRDMA() {
 		return nil
 	}
 	sockets := map[*facts.Node][]nccl.Choice{}
-	members := map[netip.Prefix]map[string]bool{} // network → addresses on it
+	members := map[netip.Prefix]map[string]bool{} // network → addresses in it
 	for _, node := range p.view.Nodes {
 		sockets[node] = nccl.Sockets(p.view.Launch, node)
 		for _, socket := range sockets[node] {
@@ -241,7 +240,7 @@ func (p *placement) sideways() []checks.Finding {
 	for _, node := range p.view.Nodes {
 		m, notKnown := p.of(node)
 		if notKnown != "" || m.explainedBy != "" {
-			continue // reported already, and repaired by the same setting
+			continue // already reported, and repaired by the same setting
 		}
 		for _, socket := range sockets[node][min(1, len(sockets[node])):] {
 			network, known := names.NetworkOf(node, socket.Address)
@@ -265,7 +264,7 @@ func (p *placement) sideways() []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// wanted is the interface that the ranks of a node should take.
+// wanted returns the interface that the ranks of a node should use.
 func (p *placement) wanted(node *facts.Node) string {
 	if m, _ := p.of(node); m.explainedBy != "" {
 		return names.PeerInterface(node)
@@ -273,7 +272,7 @@ func (p *placement) wanted(node *facts.Node) string {
 	return p.choices[node].Interface
 }
 
-// usesRDMA is whether ranks will leave sockets aside for what carries data.
+// usesRDMA reports whether the ranks will send their data over RDMA and not over sockets.
 func (p *placement) usesRDMA() bool {
 	return slices.ContainsFunc(p.view.Nodes, func(node *facts.Node) bool {
 		return hasActivePort(node.IB) && !nccl.KeptOffRDMA(ranks.Env(p.view, node))

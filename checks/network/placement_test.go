@@ -13,8 +13,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestMisplaced names for each node whose rank address is of no use the one
-// check that says why, so that no other says it again.
+// TestMisplaced checks which check reports each node with an unusable rank address, so that no
+// other check does.
 func TestMisplaced(t *testing.T) {
 	export := func(name, value string) func(*fleettest.Fleet) {
 		return func(l *fleettest.Fleet) { l.Launch.Exports = []facts.Setting{{Name: name, Value: value}} }

@@ -41,9 +41,9 @@ type rail struct {
 	view  checks.View
 	name  string
 	nodes map[string]*facts.Node
-	names []string // of the nodes that have it
+	names []string // nodes that have it
 
-	taking facts.Setting // what has NCCL take the rails that answered
+	taking facts.Setting // makes NCCL use only the rails that answered
 }
 
 func newRail(view checks.View, name string, taking facts.Setting) rail {
@@ -137,8 +137,9 @@ func (r rail) finding(s proof.Suspect) checks.Finding {
 	return f
 }
 
-// ownAddressesAlone has every interface answer for its own addresses alone: Linux answers for all of a machine's by any
-// (Documentation/networking/ip-sysctl.rst, arp_ignore).
+// ownAddressesAlone makes every interface answer only for its own addresses. By default, Linux
+// answers on any interface for all addresses of a machine (Documentation/networking/ip-sysctl.rst,
+// arp_ignore).
 var ownAddressesAlone = fix.On("sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2   # until the next boot; for ports on one switch")
 
 func (r rail) summary(s proof.Suspect) string {
@@ -161,14 +162,14 @@ func (r rail) got(s proof.Suspect) string {
 	return text
 }
 
-// first is the first call of what a suspect is most of.
+// first returns the first call of a suspect with its most frequent outcome.
 func (r rail) first(s proof.Suspect) proof.Attempt {
 	at := slices.IndexFunc(s.Failed, func(call proof.Attempt) bool { return string(call.Path.Outcome) == s.How })
 	return s.Failed[max(0, at)]
 }
 
-// answersInstead is the interface of the callee that has the MAC which most callers were told for another
-// one of its addresses, "" where that is not what happened.
+// answersInstead returns the callee's interface that answered most callers for the address of
+// another of its interfaces, "" if that did not happen.
 func (r rail) answersInstead(s proof.Suspect) (name string) {
 	count := 0
 	for _, call := range s.Failed {
@@ -203,7 +204,7 @@ func (r rail) wouldSee(path *facts.Path) string {
 	return "Got completion from peer … with status=12 (retry exceeded)"
 }
 
-// without has NCCL do without this rail, where others answered.
+// without returns the commands that make NCCL avoid this rail, if other rails answered.
 func (r rail) without() []fix.Command {
 	if r.taking.Value == "" {
 		return nil
@@ -215,8 +216,9 @@ func (r rail) without() []fix.Command {
 	return []fix.Command{takes}
 }
 
-// crossing is about nodes on which NCCL is told to lead its rings from one rail to another, where none answers
-// another. Left to itself it tries to do without (NVIDIA/nccl 2.30.7, graph/search.cc, ncclTopoCompute).
+// crossing returns findings for nodes where NCCL must connect rings across rails, but rails do not
+// reach each other. By default, NCCL tries to avoid that (NVIDIA/nccl 2.30.7, graph/search.cc,
+// ncclTopoCompute).
 func crossing(view checks.View) (findings []checks.Finding) {
 	if !proof.RailsApart(view.Nodes) {
 		return nil

@@ -36,9 +36,9 @@ func judgeRendezvous(view checks.View) []checks.Finding {
 	return append(findings, ranksThere(view)...)
 }
 
-// ranksThere warns of ranks that call the endpoint while nobody serves there but the drill:
-// those of a launch that waits for its node 0, or of one that lost it. Those of 2.5 and
-// newer go on calling until they time out, and whoever launches by then has them join.
+// ranksThere warns about ranks that call the endpoint during the test: those of a launch that waits
+// for its node 0, or that lost it. Ranks of torch 2.5 and newer call until they time out, and would
+// join this launch.
 func ranksThere(view checks.View) (findings []checks.Finding) {
 	for _, server := range view.Nodes {
 		seen := server.Rendezvous
@@ -72,16 +72,15 @@ func ranksThere(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// meeting is one meeting that was tried, and what came of it.
+// meeting is one tested rendezvous with its results.
 type meeting struct {
 	view       checks.View
 	part       func(*facts.Node) *facts.Rendezvous
-	nodes      []*facts.Node // those that took part
-	server     *facts.Node   // who serves, nil when nobody or several do
+	nodes      []*facts.Node // nodes that took part
+	server     *facts.Node   // the node that serves, nil if none or several do
 	servers    []*facts.Node
 	host, port string
-	// elsewhere is where the endpoint leads most nodes, when that is no address
-	// of the server.
+	// elsewhere is where the endpoint leads most nodes, if the server does not have that address.
 	elsewhere []string
 }
 
@@ -106,10 +105,10 @@ func newMeeting(view checks.View, part func(*facts.Node) *facts.Rendezvous) meet
 
 func (g meeting) endpoint() string { return g.part(g.nodes[0]).Endpoint }
 
-// isFirst is whether this is the meeting at the predicted endpoint.
+// isFirst reports whether this is the rendezvous at the predicted endpoint.
 func (g meeting) isFirst() bool { return g.part(g.nodes[0]) == g.nodes[0].Rendezvous }
 
-// judge names the hop that failed, nothing when all nodes met.
+// judge returns findings for the failed step, nil if all nodes met.
 func (g meeting) judge() []checks.Finding {
 	failed := compare.Without(g.nodes, func(n *facts.Node) bool { return g.part(n).Failed == "" })
 	if len(failed) == 0 {
@@ -120,7 +119,7 @@ func (g meeting) judge() []checks.Finding {
 	}
 	switch {
 	case len(g.servers) == 0 && len(g.nodes) < len(g.view.All):
-		return g.tooFew() // who serves took no part, and its own unknown says why, or a failure
+		return g.tooFew() // the server took no part, and its own unknown or failure says why
 	case g.server == nil:
 		return g.noOneServer()
 	case g.part(g.server).Outcome == facts.PathTaken:
@@ -154,8 +153,7 @@ func (g meeting) judge() []checks.Finding {
 	return append(findings, g.stopped(append(left[facts.HopValidate], left[facts.HopJoin]...))...)
 }
 
-// explanation is the check that explains why the meeting as a whole did not come
-// about, "" when none does.
+// explanation returns the check that explains why the whole rendezvous failed, "" for none.
 func (g meeting) explanation() string {
 	first, _ := names.NodeZero(g.view)
 	switch {
@@ -174,20 +172,19 @@ func (g meeting) explanation() string {
 	return ""
 }
 
-// isNoPort is whether no port has the number that was given for one.
+// isNoPort reports whether the given port number is outside the range of ports.
 func (g meeting) isNoPort() bool {
 	port, err := strconv.Atoi(g.port)
 	return err == nil && (port < 0 || port > 65535)
 }
 
-// explains is the check that says why one node did not get further, "" when
-// none does.
+// explains returns the check that explains why one node failed, "" for none.
 func (g meeting) explains(node *facts.Node) string {
 	seen := g.part(node)
 	switch {
 	case (seen.Failed == facts.HopResolve || g.isWrongAddress(node)) && g.view.Failing("host-names")[node.Name]:
 		return "host-names"
-	case misplaced(g.view)[node.Name].hasTwin(): // what is sent to it goes to the other one
+	case misplaced(g.view)[node.Name].hasTwin(): // packets to it reach the other machine
 		return "nic-choice"
 	case seen.Failed == facts.HopConnect && g.failsAlike(node):
 		return "node-mesh"
@@ -195,8 +192,8 @@ func (g meeting) explains(node *facts.Node) string {
 	return ""
 }
 
-// failsAlike is whether the node's calls to the server in the mesh drill ended
-// as its call to the store did: a cause that is not of the port.
+// failsAlike reports whether the node's calls to the server in the mesh ended like its call to the
+// store. The cause is then not the port.
 func (g meeting) failsAlike(node *facts.Node) bool {
 	if g.view.Policy.SwitchesOff("node-mesh") {
 		return false
@@ -204,7 +201,7 @@ func (g meeting) failsAlike(node *facts.Node) bool {
 	elsewhere := misplaced(g.view)[g.server.Name].explainedBy != ""
 	for _, mesh := range []*facts.Mesh{node.Mesh, node.PeerMesh} {
 		if mesh == node.Mesh && elsewhere {
-			continue // node-mesh says nothing of calls to such an address
+			continue // node-mesh does not report calls to such an address
 		}
 		if proof.HasFailed(mesh, g.server.Name, func(path facts.Path) bool { return path.Outcome == g.part(node).Outcome }) {
 			return true
@@ -213,8 +210,8 @@ func (g meeting) failsAlike(node *facts.Node) bool {
 	return false
 }
 
-// isWrongAddress is whether a name led the node to no address of the server,
-// and not where it leads most nodes.
+// isWrongAddress reports whether a name led the node to an address that neither the server has nor
+// most nodes use.
 func (g meeting) isWrongAddress(node *facts.Node) bool {
 	addresses := g.part(node).Addresses
 	if _, err := netip.ParseAddr(g.host); err == nil || len(addresses) == 0 || g.server == nil || g.server.Net == nil || node == g.server {

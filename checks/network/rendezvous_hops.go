@@ -19,8 +19,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// timedOut is what torch says of a store that it cannot get through to, and
-// meeting.rejected what it says where an error comes at once.
+// timedOut returns torch's error for a store that does not answer, and meeting.rejected its error
+// for a store that refuses at once.
 func timedOut(host string, port any) string {
 	return fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %v).", host, port)
 }
@@ -31,7 +31,8 @@ func (g meeting) rejected(errno string) string {
 	return fmt.Sprintf("The client socket has failed to connect to any network address of (%s, %s). … (errno: %s).", g.host, g.port, errno)
 }
 
-// unserved: no port could be bound, by what master-port-free did not see.
+// unserved returns the finding for a server that could bind no port, for a reason that
+// master-port-free did not see.
 func (g meeting) unserved() []checks.Finding {
 	look := fix.On("sudo ss -tlnp").As(fix.Look)
 	if g.port != "" {
@@ -47,15 +48,15 @@ func (g meeting) unserved() []checks.Finding {
 	}}
 }
 
-// taken: a preflight holds a port for its own rendezvous only, and what is true of the
-// port when it has left cannot be told before.
+// taken returns an unknown for a port that another preflight uses for its own rendezvous: the state
+// of the port afterwards is unknown.
 func (g meeting) taken() checks.Finding {
 	seen := g.part(g.server)
 	return checks.UnknownFor(g.server, fmt.Sprintf("no rendezvous at %s: after %.0f s the port was still %s; run preflight again when it is free", g.endpoint(), seen.Waited, seen.Error))
 }
 
-// noOneServer: in c10d mode every node decides by its own name whether it is
-// the host.
+// noOneServer returns the finding for a rendezvous without exactly one server. In c10d mode, every
+// node decides from its own name whether it is the host.
 func (g meeting) noOneServer() []checks.Finding {
 	f := checks.Finding{
 		Nodes:    checks.NamesOf(g.nodes),
@@ -76,14 +77,13 @@ func (g meeting) noOneServer() []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// reasons are the rules by which nodes took themselves for the host, or did not.
+// reasons lists the rules by which nodes decided whether they are the host.
 func (g meeting) reasons(nodes []*facts.Node) string {
 	parts := text.Map(compare.GroupBy(nodes, func(n *facts.Node) string { return g.part(n).ServesWhy }), func(group compare.Group) string { return hostfile.Fold(group.Nodes) + ": " + group.Value })
 	return strings.Join(atMost(4, parts, "and %d more"), "; ")
 }
 
-// ownName is the hostname of node 0, where no other node has the same and all
-// resolve it.
+// ownName returns the hostname of node 0, if no other node has the same and all nodes resolve it.
 func (g meeting) ownName() string {
 	first := names.FirstHost(g.view)
 	node := g.caller(first)
@@ -101,8 +101,8 @@ func (g meeting) ownName() string {
 	return own
 }
 
-// stopped is about nodes that did not find the store, found somebody who does not speak
-// its protocol, or got no answer from it in time.
+// stopped returns findings for nodes that did not find the store, reached another program, or got
+// no answer in time.
 func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 	var findings []checks.Finding
 	for _, node := range nodes {
@@ -132,15 +132,15 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 	return findings
 }
 
-// tooFew: those that took part waited for others, of which their own unknown says why they
-// did not, or the failure of the way in.
+// tooFew skips a rendezvous in which nodes waited for others that took no part. Another finding
+// says why those did not.
 func (g meeting) tooFew() []checks.Finding {
 	took := checks.NamesOf(g.nodes)
 	absent := slices.DeleteFunc(checks.NamesOf(g.view.Everywhere()), func(name string) bool { return slices.Contains(took, name) })
 	return checks.Skipped(fmt.Sprintf("not all nodes met at %s: %s did not take part", g.endpoint(), hostfile.Fold(absent)))
 }
 
-// unmet: everybody got through, and not everybody was seen.
+// unmet returns the finding if every node connected but the store did not count all of them.
 func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	took := checks.NamesOf(g.nodes)
 	late := checks.NamesOf(waiting)
@@ -153,7 +153,7 @@ func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	said := compare.Without(late, func(name string) bool {
 		return name == g.server.Name || !slices.ContainsFunc(waiting, func(n *facts.Node) bool { return n.Name == name && proof.IsCounted(g.part(n)) })
 	})
-	if len(said) > 1 && 2*len(said) > len(took)-1 { // their word against that of the one that serves
+	if len(said) > 1 && 2*len(said) > len(took)-1 { // the clients contradict the server
 		return []checks.Finding{{
 			Nodes:    []string{g.server.Name},
 			Summary:  fmt.Sprintf("the store on %[2]s counted %[1]s but does not let them continue", hostfile.Fold(said), g.server.Name),
@@ -171,8 +171,8 @@ func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	}}
 }
 
-// unconnected names who keeps callers from the store: the server where none of
-// the other nodes gets in, else the callers.
+// unconnected returns findings for nodes that could not connect. It blames the server if no other
+// node could connect, otherwise the callers.
 func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 	var findings []checks.Finding
 	var misled []*facts.Node
@@ -185,7 +185,7 @@ func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 	nodes = compare.Without(nodes, func(n *facts.Node) bool { return slices.Contains(misled, n) })
 	others := compare.Without(nodes, func(n *facts.Node) bool { return n == g.server })
 	if len(others) > 0 && len(others) == len(g.nodes)-1 {
-		nodes = others // that nobody else gets in either says more
+		nodes = others // the failures of the other nodes say more
 		if g.elsewhere != nil {
 			return append(findings, g.foreign(others))
 		}
@@ -205,7 +205,7 @@ func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 	return findings
 }
 
-// misled calls another machine than the one that serves.
+// misled returns the finding for a node that calls another machine than the server.
 func (g meeting) misled(node *facts.Node) checks.Finding {
 	return checks.Finding{
 		Nodes:    []string{node.Name},
@@ -217,7 +217,8 @@ func (g meeting) misled(node *facts.Node) checks.Finding {
 	}
 }
 
-// serverCutOff: rank 0 is a client of its own store and calls it like the others.
+// serverCutOff returns the finding for a server that cannot reach itself: rank 0 is also a client
+// of its own store.
 func (g meeting) serverCutOff(outcome facts.PathOutcome) checks.Finding {
 	return checks.Finding{
 		Nodes:    []string{g.server.Name},
@@ -229,7 +230,7 @@ func (g meeting) serverCutOff(outcome facts.PathOutcome) checks.Finding {
 	}
 }
 
-// cutOff: these nodes do not get through where others do.
+// cutOff returns the finding for nodes that cannot connect although others can.
 func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Finding {
 	first := g.caller(callers[0])
 	f := checks.Finding{
@@ -260,13 +261,13 @@ func (g meeting) caller(name string) *facts.Node {
 	return names.First(g.nodes, func(n *facts.Node) bool { return n.Name == name })
 }
 
-// address is what a node calls when it calls the endpoint.
+// address returns the address that a node calls for the endpoint.
 func (g meeting) address(node *facts.Node) fix.Host {
 	return fix.Host(append(slices.Clone(g.part(node).Addresses), g.host)[0])
 }
 
-// otherPorts says whether the server answers the callers elsewhere, which
-// makes it a matter of this port.
+// otherPorts says whether other ports of the server answer the callers, "" if they do not. The
+// cause is then this port.
 func (g meeting) otherPorts(callers []string) string {
 	for _, name := range callers {
 		mesh := g.caller(name).Mesh
@@ -280,8 +281,8 @@ func (g meeting) otherPorts(callers []string) string {
 	return fmt.Sprintf("other ports of %s answer the same nodes", g.server.Name)
 }
 
-// foreign: nobody gets in, and the endpoint is no address of the server. What
-// holds it, a load balancer or a translation, does not lead there.
+// foreign returns the finding for an endpoint that the server does not have and at which no node
+// can connect. A load balancer or an address translation may have it.
 func (g meeting) foreign(callers []*facts.Node) checks.Finding {
 	place := strings.Join(g.elsewhere, " ")
 	if place != g.host {
@@ -301,7 +302,7 @@ func (g meeting) foreign(callers []*facts.Node) checks.Finding {
 	return f
 }
 
-// closed: nobody gets in from outside.
+// closed returns the finding for a server that no other node can reach.
 func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Finding {
 	f := checks.Finding{
 		Nodes:    []string{g.server.Name},
@@ -326,8 +327,8 @@ func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Find
 	return f
 }
 
-// open lets the peers' network in on the port. A rule that iptables puts first
-// wins over what iptables has below it, and over nothing of firewalld.
+// open returns the commands that allow the peers' network on the port. A first rule of iptables
+// overrides later rules of iptables, but not those of firewalld.
 func (g meeting) open() []fix.Command {
 	command, from := fix.Code("iptables"), fix.Code("")
 	if network, known := names.NetworkOf(g.server, nccl.PeerAddress(g.server).Address); known {

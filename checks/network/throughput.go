@@ -25,7 +25,7 @@ var Throughput = checks.Check{
 func judgeLinks(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	var rates []float64
-	measured := map[string]*facts.Node{} // the sender of each link, by receiver
+	measured := map[string]*facts.Node{} // receiver → sender of each link
 	nodes := map[string]*facts.Node{}
 	for _, node := range view.Nodes {
 		nodes[node.Name] = node
@@ -44,7 +44,7 @@ func judgeLinks(view checks.View) []checks.Finding {
 	isSlow := func(node *facts.Node) bool {
 		return node != nil && node.Throughput.Error == "" && node.Throughput.Rate < usual/2
 	}
-	var below []*facts.Node // like the others, and yet slow
+	var below []*facts.Node // as fast as the others, but slower than their interfaces
 	slowNode := func(node *facts.Node) bool { return len(rates) > 2 && isSlow(node) && isSlow(measured[node.Name]) }
 	for _, node := range view.Nodes {
 		peer := nodes[node.Throughput.Peer]
@@ -54,7 +54,7 @@ func judgeLinks(view checks.View) []checks.Finding {
 		case slowNode(node):
 			findings = append(findings, slowLink(view, node, usual, "sends and receives at less than half of the usual rate", node.Name))
 		case isSlow(node) && peer != nil && slowNode(peer):
-			// the peer is to blame
+			// its peer is at fault
 		case isSlow(node):
 			findings = append(findings, slowLink(view, node, usual, fmt.Sprintf("the link %s → %s has less than half of the usual rate", node.Name, node.Throughput.Peer), node.Name, node.Throughput.Peer))
 		case node.Throughput.Error == "" && !node.Throughput.Shared && node.Throughput.Rate < least(node, peer):
@@ -67,13 +67,12 @@ func judgeLinks(view checks.View) []checks.Finding {
 	return findings
 }
 
-// easily is what the connections of the drill reach on any link that has it, whatever the
-// processor: of a faster one nobody can tell by them what it carries.
+// easily is the rate in bit/s that the test's connections reach with any CPU. Faster links cannot
+// be judged by the test.
 const easily = 25e9
 
-// least is what a link carries at least of the speed that both of its ends report, in bits per
-// second; 0 where one does not, and where it is no card's: a veth reports 10 Gbit/s whatever
-// it does.
+// least returns the minimum rate of a link in bit/s, from the speed that both ends report. It
+// returns 0 if an end reports none or is not a network card: a veth always reports 10 Gbit/s.
 func least(node, peer *facts.Node) float64 {
 	if peer == nil || !isCard(node) || !isCard(peer) {
 		return 0
@@ -88,7 +87,7 @@ func isCard(node *facts.Node) bool {
 	return slices.Contains([]string{"physical", "bond", "vlan", "infiniband"}, names.InterfaceOf(node.Net, node.Throughput.Interface).Kind)
 }
 
-// belowTheirSpeed is of links that are like each other, and all of them are slow.
+// belowTheirSpeed returns the finding for links that are all equally slow.
 func belowTheirSpeed(senders []*facts.Node) checks.Finding {
 	slowest := slices.MinFunc(senders, func(a, b *facts.Node) int { return cmp.Compare(a.Throughput.Rate, b.Throughput.Rate) })
 	link := slowest.Throughput
@@ -107,8 +106,8 @@ func belowTheirSpeed(senders []*facts.Node) checks.Finding {
 	return f
 }
 
-// usualRate is the median, the upper one of two; of three links the fastest,
-// for one slow node slows two of them.
+// usualRate returns the median rate, the upper one of two. Of three links it returns the fastest,
+// because one slow node slows two of them.
 func usualRate(rates []float64) float64 {
 	n := len(rates)
 	if n == 0 {
@@ -139,7 +138,7 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 	return f
 }
 
-// linkSpeed is what the interface reports that a node sent by, 0 when nothing.
+// linkSpeed returns the speed in bit/s that the interface of a node's link reports, 0 if unknown.
 func linkSpeed(node *facts.Node) int64 {
 	if node.Throughput == nil {
 		return 0
