@@ -16,12 +16,12 @@ import (
 	"preflight/internal/text"
 )
 
-// Changes compares two looks at a fleet, node by node in the order of the
-// second, the launching machine last. Volatile facts take no part, and neither does a
-// section that one of the two looks could not see: see [Unseen] for those.
+// Changes compares two runs over a fleet, node by node in the order of the later run, the launching
+// machine last. Volatile facts and sections that only one of the runs saw are left out; [Unseen]
+// returns those sections.
 //
-// The facts that are rightly a node's own are compared with what the same node had, but for
-// those of [NeverCompared].
+// Facts that differ between nodes by nature are compared with the same node's earlier value, except
+// for those of [NeverCompared].
 func Changes(before, after facts.Fleet) []checks.Change {
 	changes := []checks.Change{}
 	was := earlier(before.Nodes, after.Nodes)
@@ -56,8 +56,8 @@ func otherName(was, is string) checks.Change {
 	return checks.Change{Node: is, Fact: "name", Before: quoted(was), After: quoted(is)}
 }
 
-// headChanges are those of what the launching machine launches with. Where it is another
-// one than it was, as every other runner of a CI is, there is nothing to compare.
+// headChanges returns the changes of the launchers on the launching machine. If it is another
+// machine than before, as with most CI runners, there is nothing to compare.
 func headChanges(before, after *facts.Node) []checks.Change {
 	if !sameMachine(before, after) {
 		return nil
@@ -70,11 +70,12 @@ func sameMachine(before, after *facts.Node) bool {
 	return before != nil && after != nil && idOf(before) != "" && idOf(before) == idOf(after)
 }
 
-// earlier is what every node was before, by the name it has now: the node of that name
-// or, where none had it, the machine that has lost its own. A new node has no entry.
+// earlier returns what every node was before, by its current name: the node with the same name or,
+// if there was none, the machine with the same ID whose old name is no longer used. A new node has
+// no entry.
 func earlier(before, after []facts.Node) map[string]*facts.Node {
 	was, now := byName(before), byName(after)
-	nameless := map[string][]*facts.Node{} // machines whose name nobody has now, by their id
+	nameless := map[string][]*facts.Node{} // machines by ID whose name no node has now
 	for i := range before {
 		if id := idOf(&before[i]); id != "" && now[before[i].Name] == nil {
 			nameless[id] = append(nameless[id], &before[i])
@@ -82,7 +83,7 @@ func earlier(before, after []facts.Node) map[string]*facts.Node {
 	}
 	for i := range after {
 		name := after[i].Name
-		// Machines made of one image may share an id, which then says nothing.
+		// Machines made from one image may share an ID, which then identifies none of them.
 		if former := nameless[idOf(&after[i])]; was[name] == nil && len(former) == 1 {
 			was[name] = former[0]
 			delete(nameless, idOf(&after[i]))
@@ -92,8 +93,8 @@ func earlier(before, after []facts.Node) map[string]*facts.Node {
 	return was
 }
 
-// gone returns the names of the earlier nodes that are not in was, which is what [earlier] returns: no node is one of
-// them any more.
+// gone returns the names of the earlier nodes that are no node any more. was is the result of
+// [earlier].
 func gone(before []facts.Node, was map[string]*facts.Node) (names []string) {
 	kept := map[string]bool{}
 	for _, node := range was {
@@ -107,7 +108,7 @@ func gone(before []facts.Node, was map[string]*facts.Node) (names []string) {
 	return names
 }
 
-// FormerNames are what the nodes of a look were called in an earlier one, by their names now.
+// FormerNames returns the earlier name of each node, by its current name.
 func FormerNames(before, after facts.Fleet) map[string]string {
 	names := map[string]string{}
 	for name, node := range earlier(before.Nodes, after.Nodes) {
@@ -131,7 +132,7 @@ func byName(nodes []facts.Node) map[string]*facts.Node {
 	return named
 }
 
-// standing is how far the login to a node got.
+// standing describes how far the login to a node got.
 func standing(node *facts.Node) string {
 	cause := ""
 	if node.SSH != nil && node.SSH.Cause != "" {
@@ -149,12 +150,12 @@ func standing(node *facts.Node) string {
 func quoted[Words string | []string](words Words) json.RawMessage {
 	text, err := json.Marshal(words)
 	if err != nil {
-		panic("checks: " + err.Error()) // texts always encode
+		panic("checks: " + err.Error()) // strings always encode
 	}
 	return text
 }
 
-// machineID is the fact that tells one machine from another under the same name.
+// machineID is the fact that tells machines with the same name apart.
 const machineID = "host.machine_id"
 
 func changesOf(was, is *facts.Node) []checks.Change {
@@ -168,7 +169,7 @@ func changesOf(was, is *facts.Node) []checks.Change {
 		entries := whollyMoved(was, is, section, paths)
 		for path := range paths {
 			asked := compare.IsLookup(path) && (before[path] == "" || after[path] == "")
-			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // it said nothing, and is gone with what it was part of
+			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // empty before, and gone together with its entry
 			if before[path] == after[path] || blank || asked || !was.Records(path) || !is.Records(path) || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
 				continue
 			}
@@ -195,13 +196,13 @@ func valuesOf(node, other *facts.Node, section facts.Section) map[string]string 
 	case facts.SectionDisk:
 		compareDisks(node.Disk, other.Disk, values)
 	case facts.SectionGPU:
-		if other.GPU.Redirecting == nil { // who may not read it has not seen that there is none
+		if other.GPU.Redirecting == nil { // nil means that it could not be read, not that there is none
 			delete(values, "gpu.redirecting")
 		}
 	case facts.SectionNet:
 		compareInterfaces(node.Net, other.Net, values)
 	case facts.SectionSSH:
-		if other.SSH.Banner == "" { // nobody greeted
+		if other.SSH.Banner == "" { // no SSH server answered
 			delete(values, "ssh.banner")
 		}
 	case facts.SectionPython:
@@ -213,15 +214,15 @@ func valuesOf(node, other *facts.Node, section facts.Section) map[string]string 
 	return values
 }
 
-// byBoot are devices that the kernel names in the order in which it meets them.
+// byBoot matches devices that the kernel numbers in the order of discovery.
 var byBoot = regexp.MustCompile(`^/dev/(sd|vd|xvd|hd|nvme|dm-|md|loop)`)
 
-// ownSize are the file systems whose size is that of their device. That of others is what
-// quotas and neighbours leave of a pool.
+// ownSize are the file systems whose size is that of their device. The size of others depends on
+// quotas and on other users of a pool.
 var ownSize = []string{"ext2", "ext3", "ext4", "xfs", "f2fs"}
 
-// compareDisks leaves out of the places of a launch which device it is that another boot may
-// name otherwise, and sizes that nobody has set.
+// compareDisks leaves out device names that another boot may change, and sizes that depend on other
+// users.
 func compareDisks(disk, other *facts.Disk, values map[string]string) {
 	for _, place := range disk.Places {
 		at := "disk.places." + place.Role
@@ -235,10 +236,10 @@ func compareDisks(disk, other *facts.Disk, values map[string]string) {
 	}
 }
 
-// compareInterfaces leaves out what follows the containers that run, the MAC address of what
-// is no adapter, which is made up, and IPv6 addresses, which are made of it or of chance. An
-// interface that is a container's in this look alone, and was one to call by in the other,
-// has lost its address: that is a change.
+// compareInterfaces leaves out what depends on running containers, the MAC addresses of virtual
+// interfaces, which are random, and IPv6 addresses, which derive from those or are random. An
+// interface that looks like a container's only in this run, and had an address before, has lost its
+// address: that is a change.
 func compareInterfaces(net, other *facts.Net, values map[string]string) {
 	stays := func(name string) bool {
 		return slices.ContainsFunc(other.Interfaces, func(i facts.Interface) bool { return i.Name == name && !i.Passing() })
@@ -265,30 +266,29 @@ func compareInterfaces(net, other *facts.Net, values map[string]string) {
 	}
 }
 
-// ofAnotherLaunch is whether a fact tells of the working directory, and the launches of
-// the two looks had not the same, or a normalized snapshot does not say.
+// ofAnotherLaunch reports whether a fact concerns the working directory, and the two launches had
+// different ones or a normalized snapshot does not record it.
 func ofAnotherLaunch(path string, was, is *facts.Node) bool {
 	ofIt := strings.HasPrefix(path, "disk.places."+facts.PlaceWorkDir+".") || strings.HasPrefix(path, "files.workdir.")
 	return ofIt && was.WorkDir() != is.WorkDir()
 }
 
-// byMemory are the facts that follow the kernel's account of the memory, for want of a
-// setting: the size of a tmpfs, and how many files and processes there may be. A GPU's
-// memory follows what its driver keeps for itself.
+// byMemory matches facts that the kernel derives from the memory size by default: the size of a
+// tmpfs, and the limits on files and processes. A GPU's memory depends on what its driver reserves.
 //
 // Source: Linux, mm/shmem.c, shmem_default_max_blocks; fs/file_table.c, files_maxfiles_init;
 // kernel/fork.c, set_max_threads and fork_init.
 var byMemory = regexp.MustCompile(`^(memory\.total|disk\.places\.[^.]+\.total|shm\.size|limits\.file_max|limits\.nproc\.(soft|hard)|nvml\.cards\.\d+\.memory)$`)
 
-// negligible is a change of what follows the kernel's account of the memory: that changes
-// by some pages with every new kernel, and from boot to boot.
+// negligible reports whether a change follows only the memory size, which differs by some pages
+// between kernels and boots.
 func negligible(c checks.Change) bool {
 	now, then := sizeIn(c.After), sizeIn(c.Before)
 	return byMemory.MatchString(c.Fact) && min(now, then) > 0 && max(now, then)-min(now, then) <= then/noise
 }
 
-// keptSilent is whether a fact is one of those that a driver or a GPU out of order does not
-// tell: that it is out of order is the change.
+// keptSilent reports whether a broken driver or GPU does not report a fact. Then the failure is the
+// change.
 func keptSilent(path string, node *facts.Node) bool {
 	topology := path == "nvml.topology" || path == "nvml.peers"
 	if node.NVML == nil || !topology && !strings.HasPrefix(path, "nvml.cards.") {
@@ -300,10 +300,10 @@ func keptSilent(path string, node *facts.Node) bool {
 	})
 }
 
-// moved holds the list entries of two looks.
+// moved holds the list entries of two runs.
 type moved struct {
-	known map[string]bool // the entries of either look
-	facts map[string]int  // of each entry that only one of them has, how many facts it has
+	known map[string]bool // entries of either run
+	facts map[string]int  // number of facts of each entry that only one run has
 }
 
 func whollyMoved(was, is *facts.Node, section facts.Section, paths map[string]bool) moved {
@@ -321,7 +321,7 @@ func whollyMoved(was, is *facts.Node, section facts.Section, paths map[string]bo
 	return m
 }
 
-// entriesOf are the entries that a fact is in, the innermost first.
+// entriesOf returns the entries that contain a fact, the innermost first.
 func (m moved) entriesOf(path string) (entries []string) {
 	for at := len(path) - 1; at > 0; at-- {
 		entry := path[:at]
@@ -332,22 +332,22 @@ func (m moved) entriesOf(path string) (entries []string) {
 	return entries
 }
 
-// isIn is whether an entry is inside another whose path its own begins with: a list lies
+// isIn reports whether an entry is inside another one whose path is its prefix: there is a list
 // between them, as in ib.devices.mlx5_0.ports.1. The VLAN eth0.100 is not inside eth0.
 func isIn(outer, entry string) bool {
 	list, _, more := strings.Cut(entry[len(outer)+1:], ".")
 	return more && strings.Trim(list, "0123456789") != ""
 }
 
-// nameAndValue is how many facts an entry has that is a name and one value, such as a
-// variable. The value is the news there, and the name is none.
+// nameAndValue is the number of facts of an entry that is a name with one value, such as a
+// variable. Only the value is worth reporting.
 const nameAndValue = 2
 
-// present is the value of an entry that came or went as a whole.
+// present is the value of an entry that appeared or disappeared as a whole.
 const present = `"present"`
 
-// change is that of one fact, or of the outermost entry that it came or went with;
-// ok is false for a name that says no more than its path.
+// change returns the change of a fact, or of the outermost entry with which it appeared or
+// disappeared. ok is false for a name that only repeats its path.
 func (m moved) change(node, path, before, after string) (c checks.Change, ok bool) {
 	whole := ""
 	for _, entry := range m.entriesOf(path) {
@@ -381,8 +381,8 @@ func union[V any](a, b map[string]V) map[string]bool {
 	return paths
 }
 
-// FoldChanges makes one change of those on a node that FoldSiblings takes for one, before
-// and after being as two nodes that differ.
+// FoldChanges joins the changes of a node that compare.FoldSiblings would join as differences
+// between two nodes.
 func FoldChanges(changes []checks.Change) []checks.Change {
 	diffs := text.Map(changes, func(c checks.Change) checks.FactDiff {
 		return checks.FactDiff{Fact: c.Fact, Groups: []checks.FactGroup{{Value: c.Before, Nodes: []string{"before"}}, {Value: c.After, Nodes: []string{"after"}}}}

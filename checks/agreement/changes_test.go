@@ -112,7 +112,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestChangesClones: machines made of one image may share their id, and it says nothing then.
+// TestChangesClones: machines made from one image may share an ID, which then identifies none of
+// them.
 func TestChangesClones(t *testing.T) {
 	before, after := fleettest.Healthy(3), fleettest.Healthy(3)
 	before.Nodes[2].Host.MachineID = before.Nodes[1].Host.MachineID
@@ -124,8 +125,8 @@ func TestChangesClones(t *testing.T) {
 	}
 }
 
-// TestChangesVLAN: an adapter goes and its VLAN, whose name begins with the adapter's,
-// stays with other values, and both go.
+// TestChangesVLAN: an adapter disappears while its VLAN, whose name begins with the adapter's,
+// stays with other values; then both disappear.
 func TestChangesVLAN(t *testing.T) {
 	before := fleettest.Healthy(2)
 	nics := &before.Nodes[1].Net.Interfaces
@@ -147,8 +148,8 @@ func TestChangesVLAN(t *testing.T) {
 	}
 }
 
-// TestChangesAddressLost: a container's own interface that has lost its address looks like
-// the outer end of another's, and is none: the address is what went.
+// TestChangesAddressLost: an interface of a container that lost its address looks like the outer
+// end of another container's interface. The lost address must be the change.
 func TestChangesAddressLost(t *testing.T) {
 	before, after := fleettest.Healthy(2), fleettest.Healthy(2)
 	nic := func(f fleettest.Fleet) *facts.Interface { return &f.Nodes[1].Net.Interfaces[1] }
@@ -218,7 +219,7 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
-// TestLeftOutOnce: what was left out on every node is told once.
+// TestLeftOutOnce: what was left out on every node is listed once.
 func TestLeftOutOnce(t *testing.T) {
 	var left uncompared
 	for _, node := range []string{"w1", "w2"} {
@@ -229,7 +230,7 @@ func TestLeftOutOnce(t *testing.T) {
 	}
 }
 
-// TestLeadsAway: what leads to the other nodes does so whatever it is made of.
+// TestLeadsAway checks that every kind of interface can lead to the other nodes.
 func TestLeadsAway(t *testing.T) {
 	node := fleettest.Healthy(2).Nodes[0]
 	net := *node.Net
@@ -246,8 +247,8 @@ func TestLeadsAway(t *testing.T) {
 	}
 }
 
-// TestOwnFactsHaveAPlace: what is rightly a node's own is compared with what it had, or the
-// table says why not; and the table says so of nothing else.
+// TestOwnFactsHaveAPlace checks that every fact that differs between nodes is either compared with
+// its earlier value or in NeverCompared, and that the table has no other facts.
 func TestOwnFactsHaveAPlace(t *testing.T) {
 	known := map[string]bool{}
 	for _, d := range facts.DescribedOwn() {
@@ -266,8 +267,8 @@ func TestOwnFactsHaveAPlace(t *testing.T) {
 	}
 }
 
-// TestNotRecorded: a file that was written before there was a fact tells nothing of it, which
-// is not its absence; null is.
+// TestNotRecorded: a file older than a fact does not record it, which does not mean that the fact
+// was absent. null does.
 func TestNotRecorded(t *testing.T) {
 	before, after := fleettest.Healthy(2).Fleet, fleettest.Healthy(2).Fleet
 	before.Nodes[0].Host.Libc, before.Nodes[0].Net.TCP = "", nil

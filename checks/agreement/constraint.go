@@ -16,42 +16,42 @@ import (
 	"preflight/facts"
 )
 
-// absentWord is the constraint that a fact is not there, and unlimitedWord the
-// resource limit that is none.
+// absentWord is the constraint that a fact is absent, and unlimitedWord a resource limit without a
+// limit.
 const (
 	absentWord    = "absent"
 	unlimitedWord = "unlimited"
 )
 
-// constraint is what a value must be. All its bounds hold at once.
+// constraint states which values are allowed: those within all its bounds.
 type constraint struct {
-	text   string // as it was stated
+	text   string // as the policy states it
 	absent bool
 	bounds []bound
 }
 
-// bound is one comparison. Text that reads as a version is compared as one.
+// bound is one comparison. Text that is a version is compared as one.
 type bound struct {
 	kind    facts.Kind
 	op      string
 	text    string
 	number  float64
-	version *compare.Edition // nil for what is none
+	version *compare.Edition // nil if the text is not a version
 }
 
-// begins is the comparison of a version that was stated without one: 3.11 takes 3.11.2.
-// Of everything else a plain value is that value.
+// begins compares a version that was stated without an operator: 3.11 allows 3.11.2. Any other
+// plain value allows only itself.
 const begins = "begins"
 
-// canBeUnlimited is whether -1 stands for no limit.
+// canBeUnlimited reports whether -1 means no limit.
 func canBeUnlimited(path string) bool {
 	return strings.HasPrefix(path, string(facts.SectionLimits)+".")
 }
 
 var errNoVersion = errors.New("is not a version")
 
-// met is whether a value, in JSON and "" for none, is as stated. An error says
-// that it cannot be compared.
+// met reports whether a value in JSON, "" for none, is allowed. An error means that it cannot be
+// compared.
 func (c constraint) met(value string, about facts.Description) (bool, error) {
 	missing := value == "" || value == `""`
 	if c.absent || missing {
@@ -96,8 +96,8 @@ func (b bound) within(order int) bool {
 	return b.op == begins && order == 0 || compare.Takes(b.op, order)
 }
 
-// further is what pip takes behind "==" to allow what the bound does: ".*" where numbers
-// may follow those of a plain version.
+// further returns what pip needs after "==" to allow the same as the bound: ".*" if more numbers
+// may follow.
 func (b bound) further() string {
 	if b.op == begins && len(b.version.Release) < 3 && strings.Trim(b.text, "0123456789.") == "" {
 		return ".*"
@@ -105,7 +105,7 @@ func (b bound) further() string {
 	return ""
 }
 
-// unquoted is a fact's value without the quotes that JSON puts around text.
+// unquoted returns a fact's value without the quotes of JSON.
 func unquoted(value string) string {
 	var text string
 	if json.Unmarshal([]byte(value), &text) == nil {
@@ -114,8 +114,8 @@ func unquoted(value string) string {
 	return value
 }
 
-// possible says why no value is as stated: two comparisons exclude each other, or the
-// numbers and words that the fact can have.
+// possible returns why no value can be allowed: two comparisons exclude each other, or they exclude
+// all values that the fact can have.
 func (c constraint) possible(about facts.Description) error {
 	if err := c.contradiction(); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (c constraint) possibleNumber(about facts.Description) error {
 	return fmt.Errorf("%q is impossible: no number from %v on fits", c.text, leastOf(about))
 }
 
-// span is from the least to the greatest number that the bounds let through.
+// span returns the smallest and the largest number that the bounds allow.
 func (c constraint) span(about facts.Description) (low, high float64) {
 	low, high = leastOf(about), math.Inf(1)
 	whole := isWhole(about)
@@ -174,8 +174,8 @@ func (c constraint) span(about facts.Description) (low, high float64) {
 	return low, high
 }
 
-// leastOf is the least that a number can be. The kernel says -1 of what hangs at no NUMA
-// node; a limit that is none is the greatest number of all, whatever it is written as.
+// leastOf returns the smallest number that the fact can have. The kernel reports -1 for devices
+// without a NUMA node. No limit counts as the largest number, whatever its value.
 func leastOf(about facts.Description) float64 {
 	if strings.HasSuffix(about.Path, ".numa_node") {
 		return -1
@@ -183,8 +183,8 @@ func leastOf(about facts.Description) float64 {
 	return 0
 }
 
-// isWhole is whether there is nothing between a number of the fact and the next one. Of
-// watts and of a cgroup's share of processors there is.
+// isWhole reports whether the fact has only whole numbers. Watts and a cgroup's CPU quota may have
+// fractions.
 func isWhole(about facts.Description) bool {
 	return about.Unit != "W" && about.Path != "host.cpu.quota"
 }

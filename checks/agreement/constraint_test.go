@@ -27,7 +27,7 @@ func TestConstraintsMet(t *testing.T) {
 	}{
 		{driver, ">=570.86", `"570.86"`, true},
 		{driver, ">=570.86", `"570.86.15"`, true},
-		{driver, ">=570.86", `"570.9"`, false}, // by number, not by letter
+		{driver, ">=570.86", `"570.9"`, false}, // compared as numbers, not as text
 		{driver, ">=570.86", `"1000.1"`, true},
 		{driver, ">570.86", `"570.86"`, false},
 		{driver, "<580", `"579.99"`, true},
@@ -41,7 +41,7 @@ func TestConstraintsMet(t *testing.T) {
 		{driver, "!=570", `"571"`, true},
 		{driver, ">=570", ``, false},
 		{driver, ">=570", `""`, false},
-		{driver, "!=570", ``, false}, // without the fact nothing but absent holds
+		{driver, "!=570", ``, false}, // a missing fact meets only "absent"
 		{driver, "absent", ``, true},
 		{driver, "absent", `""`, true},
 		{driver, "absent", `"570"`, false},
@@ -53,7 +53,7 @@ func TestConstraintsMet(t *testing.T) {
 		{torch, "main", `"main"`, true},
 		{torch, "==2.5", `"main"`, false},
 		{torch, ">=2.0", `"2.0.0.post1"`, true},
-		{torch, "2.0", `"2.0.0.post1"`, true}, // a plain value: all that begin so
+		{torch, "2.0", `"2.0.0.post1"`, true}, // a plain value allows all versions that begin with it
 		{torch, "==2.0", `"2.0.0.post1"`, false},
 		{torch, "2.5.1", `"2.5.1+cu124"`, true},
 		{torch, "2.5.1", `"2.5.10"`, false},
@@ -71,7 +71,7 @@ func TestConstraintsMet(t *testing.T) {
 		{torch, "2.0.post1", `"2.0.1.post1"`, false},
 		{torch, "2.0.post1", `"2.0.0.post10"`, false},
 		{torch, "2.0.post1", `"2.0"`, false},
-		{torch, ">=0.14.5", `"0.14.5+dev"`, true}, // dev and post count where they stand alone
+		{torch, ">=0.14.5", `"0.14.5+dev"`, true}, // dev and post count only on their own
 		{torch, "==1.2.0", `"1.2.0+cu124.postgres"`, true},
 		{torch, "==1.2.0", `"1.2.0-postgres"`, true},
 		{torch, "==1.2.0.post", `"1.2.0.post0"`, true},
@@ -106,7 +106,7 @@ func TestConstraintsMet(t *testing.T) {
 		{shm, ">=16GiB", `17179869183`, false},
 		{shm, "==16GiB", `17179869184`, true},
 		{shm, "<1GB", `999999999`, true},
-		{shm, "1024", `1024`, true}, // of plain numbers those below want a unit
+		{shm, "1024", `1024`, true}, // smaller plain numbers need a unit
 		{shm, "16B", `16`, true},
 		{shm, "0", `0`, true},
 		{mtu, "9000", `9000`, true},
@@ -138,7 +138,7 @@ func TestConstraintsMet(t *testing.T) {
 	}
 }
 
-// TestConstraintsUnclear: what is no version cannot be held against one.
+// TestConstraintsUnclear: text that is not a version cannot be compared with one.
 func TestConstraintsUnclear(t *testing.T) {
 	about := described(t, "host.libc")
 	read, err := readConstraint(">=2.31", about)

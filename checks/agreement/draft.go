@@ -16,20 +16,21 @@ import (
 	"preflight/facts"
 )
 
-// Draft is an expectation that most of a fleet meets as it is.
+// Draft is an expectation that most of the fleet already meets.
 type Draft struct {
 	Fact  string
-	Is    string // what most nodes have
-	About string // why it is worth stating, "" where the one before says so
-	// Groups are the nodes by their value, the largest first; one where all agree.
+	Is    string // the value of most nodes
+	About string // why to state it, "" if the previous draft says so
+	// Groups are the nodes by value, the largest group first; a single group if all agree.
 	Groups []checks.FactGroup
 }
 
-// draftedFact is one by its name in a policy, what its values are stated with, and why.
+// draftedFact is a fact by its name in a policy, with the operator for its values and the reason to
+// state it.
 type draftedFact struct{ path, op, about string }
 
-// draftedFacts are what teams standardise, and how much of it a node may have more.
-// What the launch brings itself and what a single drill shows is not among them.
+// draftedFacts are the facts that teams standardise. Facts that depend on the launch, or that only
+// a test shows, are not among them.
 var draftedFacts = []draftedFact{
 	{"host.os", "", "Finds a node with another installation, or without the latest updates."},
 	{"host.kernel", "", "Finds a node with an older kernel before its drivers show it. After updates, use \">=…\"."},
@@ -44,8 +45,8 @@ var draftedFacts = []draftedFact{
 	{"ib.devices.*.firmware", "", "The firmware of each RDMA adapter."},
 }
 
-// Drafts are expectations for a policy that a team begins with, from the nodes that
-// were reached. What most nodes do not have is not among them.
+// Drafts returns expectations for a first policy, from the reached nodes. Facts that most nodes
+// lack are left out.
 func Drafts(nodes []facts.Node) []Draft {
 	var drafts []Draft
 	for _, drafted := range draftedFacts {
@@ -100,8 +101,8 @@ func (f draftedFact) groups(path string, seen []*facts.Node) (drafts []Draft) {
 	return drafts
 }
 
-// stating is the constraint that a value meets, "" for a value that would read as
-// another constraint than itself, as a hostile node may send.
+// stating returns the constraint for a value. It returns "" if the value would be read as another
+// constraint, because nodes are not trusted.
 func stating(op, value, path string) string {
 	text := unquoted(value)
 	switch {
@@ -123,9 +124,8 @@ func stating(op, value, path string) string {
 	return text
 }
 
-// sizeToState is a size as a person would have chosen it, and otherwise a hundredth less:
-// a tmpfs and the limits that follow the memory are some pages smaller with the next
-// kernel, and no launch shall stop for that.
+// sizeToState returns a round size as it is, and any other size minus 1 %: a tmpfs and limits that
+// follow the memory shrink by some pages with the next kernel, which must not stop a launch.
 func sizeToState(bytes string) string {
 	size, err := strconv.ParseInt(bytes, 10, 64)
 	if err != nil {
@@ -141,16 +141,17 @@ func sizeToState(bytes string) string {
 		return strconv.FormatInt((size-size/noise)>>20, 10) + "MiB"
 	case size > 0 && size%1024 == 0:
 		return strconv.FormatInt(size/1024, 10) + "KiB"
-	case size > 0 && size < 1024: // which is no size without its unit: see [ReadSize]
+	case size > 0 && size < 1024: // without a unit, [ReadSize] would refuse it
 		return bytes + "B"
 	}
 	return bytes
 }
 
-// noise is of which one part a size may differ that nobody has set.
+// noise is the divisor for differences that do not count: a size that nobody set may differ by one
+// part in noise.
 const noise = 100
 
-// together makes one group of sizes that differ by noise, with the least of them.
+// together joins groups of sizes that differ only by noise, with the smallest of them.
 func together(groups []checks.FactGroup) []checks.FactGroup {
 	all := checks.FactGroup{}
 	least, most := int64(math.MaxInt64), int64(0)

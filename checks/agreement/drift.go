@@ -28,8 +28,8 @@ var Drift = checks.Check{
 	Run:       drifted,
 }
 
-// Drifted are the changes that drift finds and that a baseline can take: not that a node is not
-// reached any more, nor that one is missing where nobody says who belongs to the fleet.
+// Drifted returns the changes that drift reports and that a baseline can accept. It leaves out
+// nodes that are no longer reached, and missing nodes if no hostfile lists the fleet.
 func Drifted(b checks.Baseline, fleet facts.Fleet, launch launch.Prediction) []checks.Change {
 	everybody := launch.HostsFile != "" && !b.Unlisted
 	reached := map[string]bool{}
@@ -76,9 +76,8 @@ func drifted(view checks.View) []checks.Finding {
 	return append(findings, left.finding()...)
 }
 
-// changed is one finding for each thing that changed on a node, however many facts tell
-// of it, and for each cause that another check has found. When the machine is another one,
-// that is the cause of everything.
+// changed returns one finding for each topic that changed on a node, and for each cause that
+// another check reports. If it is another machine, that is the only finding.
 func (b baseline) changed(view checks.View, before, node *facts.Node, left *uncompared) (findings []checks.Finding) {
 	changes := b.judged(view, changesOf(before, node), left)
 	if slices.ContainsFunc(changes, isAnotherMachine) {
@@ -104,7 +103,7 @@ func (b baseline) changed(view checks.View, before, node *facts.Node, left *unco
 	return findings
 }
 
-// judged leaves out what is compared elsewhere and what the policy does not want to know.
+// judged leaves out changes that other checks judge, and those that the policy switches off.
 func (b baseline) judged(view checks.View, changes []checks.Change, left *uncompared) []checks.Change {
 	return slices.DeleteFunc(changes, func(c checks.Change) bool {
 		if severityOf(view, c) == checks.Off {
@@ -115,8 +114,8 @@ func (b baseline) judged(view checks.View, changes []checks.Change, left *uncomp
 	})
 }
 
-// ofTopic is what changed together. Where another check has found why, its fix is the way
-// back.
+// ofTopic returns the finding for the changes of a topic. If another check reports the cause, the
+// finding has that check's fix.
 func (b baseline) ofTopic(d topicChange, t topic, cause string) checks.Finding {
 	f := b.finding(d.view, d.node, d.changes)
 	f.Summary, f.SharesCause = t.what+" changed since the baseline", cause
@@ -131,8 +130,8 @@ func (b baseline) ofTopic(d topicChange, t topic, cause string) checks.Finding {
 	return f
 }
 
-// headChanged is what the launching machine launches with, where it is the same machine:
-// one section, which changed or was not seen.
+// headChanged returns the finding for the launchers of the launching machine, if it is the same
+// machine: they changed, or one run did not see them.
 func (b baseline) headChanged(view checks.View, left *uncompared) []checks.Finding {
 	if changes := b.judged(view, headChanges(b.Head, view.Head), left); len(changes) > 0 {
 		f := b.finding(view, view.Head, changes)
@@ -153,11 +152,11 @@ func (b baseline) headChanged(view checks.View, left *uncompared) []checks.Findi
 	return nil
 }
 
-// isAnotherMachine tells by the machine id, where both looks saw one.
+// isAnotherMachine reports whether both runs saw a machine ID and it changed.
 func isAnotherMachine(c checks.Change) bool { return c.Fact == machineID && !c.Came() && !c.Gone() }
 
-// renamed are the nodes whose machines the baseline knows by other names: one finding, for
-// a fleet is renamed as a whole.
+// renamed returns one finding for all nodes whose machines have another name in the baseline,
+// because fleets are renamed as a whole.
 func (b baseline) renamed(view checks.View, was map[string]*facts.Node) []checks.Finding {
 	var names, now, then []string
 	var changes []checks.Change
@@ -177,9 +176,9 @@ func (b baseline) renamed(view checks.View, was map[string]*facts.Node) []checks
 	})
 }
 
-// lost are the nodes of the baseline that the hostfile of this launch has not. A launch on
-// fewer nodes works, and the hostfile may be one that leaves out the broken ones. Where no
-// hostfile says who belongs to the fleet, as in a Slurm job, nobody is missed.
+// lost returns the finding for nodes of the baseline that the hostfile of this launch lacks. It is
+// a warning: a launch on fewer nodes works, and the hostfile may leave out broken nodes on purpose.
+// Without a hostfile, as in a Slurm job, no node is missing.
 func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Finding {
 	if view.Launch.HostsFile == "" {
 		return nil
@@ -205,8 +204,8 @@ func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Fi
 	})
 }
 
-// nodeFinding is a finding of nodes that came, went or have another name, as the policy weighs
-// that: none where it is off.
+// nodeFinding returns a finding for nodes that came, went or have another name, with the policy's
+// severity; nil if the policy switches it off.
 func nodeFinding(view checks.View, f checks.Finding) []checks.Finding {
 	f.Verdict, f.Weighed = checks.Warn, true
 	switch severityOf(view, f.Changes[0]) {
@@ -218,8 +217,8 @@ func nodeFinding(view checks.View, f checks.Finding) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// accept gives the findings of single changes the way out where these were meant: with the name
-// of what changed where that is one fact, for a report of several is read by one such line.
+// accept adds the command that accepts a change into the baseline to findings of single facts. The
+// command names the fact if only one changed, because one such line serves the whole report.
 func (b baseline) accept(view checks.View, findings []checks.Finding) {
 	isOfFacts := func(f checks.Finding) bool { return f.Fact != "" && !isAnotherMachine(f.Changes[0]) }
 	var changed []string
@@ -233,7 +232,7 @@ func (b baseline) accept(view checks.View, findings []checks.Finding) {
 	slices.Sort(changed)
 	changed = slices.Compact(changed)
 	way := fix.Here("preflight snapshot %s%s --accept FACT -o %s   # for each FACT that you changed on purpose", b.hosts(view), remedy.Again(view), fix.Path(b.File)).As(fix.Or)
-	if len(changed) == 1 && !strings.ContainsAny(changed[0], "[*,") { // by which --accept means several
+	if len(changed) == 1 && !strings.ContainsAny(changed[0], "[*,") { // --accept would read it as several facts
 		way = fix.Here("preflight snapshot %s%s --accept %s -o %s   # if you changed it on purpose", b.hosts(view), remedy.Again(view), fix.Word(changed[0]), fix.Path(b.File)).As(fix.Or)
 	}
 	for i := range findings {
@@ -243,12 +242,12 @@ func (b baseline) accept(view checks.View, findings []checks.Finding) {
 	}
 }
 
-// anew is the way out where all of it was meant: it writes the baseline again.
+// anew returns the command that records a new baseline.
 func (b baseline) anew(view checks.View) fix.Command {
 	return fix.Here("preflight snapshot %s%s --normalize -o %s   # if you changed it on purpose: records a new baseline", b.hosts(view), remedy.Again(view), fix.Path(b.File)).As(fix.Or)
 }
 
-// hosts are the options that name the same nodes.
+// hosts returns the options that select the same nodes.
 func (b baseline) hosts(view checks.View) fix.Arg {
 	if view.Launch.HostsFile != "" {
 		return fix.Code("-H {hostfile}")
@@ -256,7 +255,7 @@ func (b baseline) hosts(view checks.View) fix.Arg {
 	return fix.Code("-w %s", fix.Word(hostfile.Fold(checks.NamesOf(view.Everywhere()))))
 }
 
-// who is the machine of the baseline that had an id, "" where none or several had it.
+// who returns the name of the baseline's machine with an ID, "" if none or several have it.
 func (b baseline) who(id string) (name string) {
 	for i := range b.Nodes {
 		if idOf(&b.Nodes[i]) != id {
@@ -270,11 +269,11 @@ func (b baseline) who(id string) (name string) {
 	return name
 }
 
-// uncompared is what drift did not compare because nobody was to look at it, each once.
+// uncompared lists what drift did not compare because a run left it out on purpose, each once.
 type uncompared []string
 
-// add splits what was not seen on a node: what is a gap becomes findings, the rest is left
-// out. A section that is missing now is reported in the words of every other check that misses it.
+// add returns findings for sections that a run could not see, and notes those that it left out on
+// purpose. A section that is missing now gets the same words as in every other check.
 func (l *uncompared) add(unseen []NotCompared, node *facts.Node) (findings []checks.Finding) {
 	for _, u := range unseen {
 		reason := fmt.Sprintf("%s: %s", u.Section, u.Reason)
@@ -296,7 +295,7 @@ func (l *uncompared) note(what string) {
 	}
 }
 
-// finding is what a pass does not hold for, none where all was compared.
+// finding returns the remark on a pass about what was not compared, nil if everything was.
 func (l uncompared) finding() []checks.Finding {
 	if l == nil {
 		return nil

@@ -27,8 +27,8 @@ func undoDriver(d topicChange) []fix.Command {
 	return []fix.Command{remedy.HowInstalled(d.node), remedy.ExactDriver(d.node, unquoted(string(d.changes[at].Before)), kind)}
 }
 
-// undoGPUs is for what is out of order where no check of this run has said so; of other
-// changes only a person can tell.
+// undoGPUs refers to gpu-healthy for failures that no check of this run reports. Other changes of
+// GPUs cannot be undone with a command.
 func undoGPUs(d topicChange) []fix.Command {
 	failed := func(c checks.Change) bool { return failures.MatchString(c.Fact) && c.Came() }
 	if !slices.ContainsFunc(d.changes, failed) {
@@ -52,7 +52,7 @@ func undoPackages(d topicChange) []fix.Command {
 
 const setMTU = "sudo ip link set dev %s mtu %s   # until the next boot"
 
-// undoMTU sets the MTU that an interface had. One that came or went has none to go back to.
+// undoMTU sets the MTU that an interface had. Interfaces that came or went are left out.
 func undoMTU(d topicChange) (commands []fix.Command) {
 	for _, c := range d.changes {
 		if !c.Came() && !c.Gone() {
@@ -63,7 +63,7 @@ func undoMTU(d topicChange) (commands []fix.Command) {
 	return commands
 }
 
-// undoSHM makes it as large as it was, to the byte: what is rounded has changed as well.
+// undoSHM sets the former size in bytes, because a rounded one would differ from the baseline.
 func undoSHM(d topicChange) []fix.Command {
 	at := slices.IndexFunc(d.changes, func(c checks.Change) bool { return c.Fact == "shm.size" })
 	if at < 0 || !breaks(d.node, d.changes[at]) {
@@ -76,11 +76,11 @@ func undoHostname(d topicChange) []fix.Command {
 	return []fix.Command{fix.On("sudo hostnamectl set-hostname %s", fix.Host(unquoted(string(d.changes[0].Before))))}
 }
 
-// undoInterfaces gives an interface its name again, by which NCCL_SOCKET_IFNAME and the like may
-// call it, and says where to look for one that is nowhere.
+// undoInterfaces renames an interface to its former name, which NCCL_SOCKET_IFNAME and other
+// settings may use, or shows how to find a missing one.
 //
-// Source: Linux 6.2, net/core/dev.c, dev_change_name: from there on an interface that is up
-// can be renamed.
+// Source: Linux 6.2, net/core/dev.c, dev_change_name: since then an interface that is up can be
+// renamed.
 func undoInterfaces(d topicChange) (commands []fix.Command) {
 	renamed := false
 	for _, old := range d.before.Net.Interfaces {
@@ -108,8 +108,8 @@ func interfaceNamed(net *facts.Net, name string) bool {
 	return slices.ContainsFunc(net.Interfaces, func(i facts.Interface) bool { return i.Name == name })
 }
 
-// oneInterface is whether two names are one interface's: by its MAC address, which a
-// normalized baseline lacks, or by an address that it still has.
+// oneInterface reports whether two names belong to the same interface: they share a MAC address,
+// which normalized baselines lack, or an IP address.
 func oneInterface(a, b facts.Interface) bool {
 	return a.MAC != "" && a.MAC == b.MAC || slices.ContainsFunc(a.IPv4(), func(address string) bool { return slices.Contains(b.IPv4(), address) })
 }

@@ -19,12 +19,12 @@ import (
 	"preflight/internal/text"
 )
 
-// topic is facts that change together because of one action.
+// topic is a set of facts that one action changes together.
 type topic struct {
-	name  string // by which a policy and --accept call it
-	what  string // a plural or a singular that "changed" follows
+	name  string // its name in policies and for --accept
+	what  string // the subject of "changed since the baseline"
 	facts *regexp.Regexp
-	// undo is how that is undone on a node; nil where only a person can tell.
+	// undo returns the commands that undo the change on a node; nil if no command can.
 	undo func(topicChange) []fix.Command
 }
 
@@ -34,11 +34,10 @@ type topicChange struct {
 	changes      []checks.Change
 }
 
-// NodesTopic is that of nodes which came, went or have another name.
+// NodesTopic is the topic of nodes that came, went or have another name.
 const NodesTopic = "nodes"
 
-// topics are tried in this order, and together take every fact: what is left over is
-// the last one's.
+// topics are tried in this order. The last one takes every fact that the others leave.
 var topics = []topic{
 	{"driver", "the NVIDIA driver", driverFact, undoDriver},
 	{"gpus", "the GPUs", regexp.MustCompile(`^(gpu|nvml)\.`), undoGPUs},
@@ -61,7 +60,7 @@ var topics = []topic{
 	{"others", "something else", regexp.MustCompile(``), nil},
 }
 
-// silent is the topic of all that a driver out of order no longer shows.
+// silent is the topic of everything that a broken driver no longer reports.
 var silent = topic{"driver", "the NVIDIA driver", regexp.MustCompile(`^(gpu|nvml)\.`), func(topicChange) []fix.Command {
 	return []fix.Command{fix.Here("preflight checks gpu-driver-loads   # how to repair the driver").As(fix.Look)}
 }}
@@ -71,8 +70,8 @@ type shared struct {
 	checks []string
 }
 
-// sharing are the checks that may find on a node what a change comes from, by the facts that
-// changed: of several that do the first has the fix.
+// sharing maps changed facts to the checks that may report their cause on the same node. The first
+// check that does has the fix.
 var sharing = []shared{
 	{driverFact, []string{"gpu-driver-loads", "gpu-driver-same", "gpu-driver-runs-cuda", "gpu-fabric"}},
 	{regexp.MustCompile(`^gpu\.(doors|modprobe)|^nvml\.(failure|source)`), []string{"gpu-driver-loads"}},
@@ -106,7 +105,7 @@ var sharing = []shared{
 	{regexp.MustCompile(`^toolchain\.`), []string{"deepspeed-ops"}},
 }
 
-// sharers are all of those checks, each once.
+// sharers returns all these checks, each once.
 func sharers() (ids []string) {
 	for _, s := range sharing {
 		ids = append(ids, s.checks...)
@@ -115,7 +114,7 @@ func sharers() (ids []string) {
 	return slices.Compact(ids)
 }
 
-// sharer is the check that finds on a node what a change there comes from, "" for none.
+// sharer returns the check that reports the cause of a change on its node, "" for none.
 func sharer(view checks.View, c checks.Change) string {
 	at := slices.IndexFunc(sharing, func(s shared) bool { return s.facts.MatchString(c.Fact) })
 	if at < 0 {
@@ -143,17 +142,17 @@ var (
 	nicFact = regexp.MustCompile(`^net\.interfaces\.(.+?)(\.addresses)?$`)
 	gpuFact = regexp.MustCompile(`^nvml\.cards\.\d+$`)
 
-	// breaking are facts of which no other value is harmless: one node with another one
-	// cannot talk to its peers, or not start.
+	// breaking matches facts for which any other value breaks launches: the node cannot start, or
+	// cannot talk to its peers.
 	breaking = regexp.MustCompile(`^nvml\.driver$|^gpu\.module$|^python\.(found$|torch\.|nccl\.|protobuf\.)|^python\.packages\.(torch|protobuf|nvidia-nccl-[a-z0-9-]+)$`)
-	// failures are facts that are there when something is out of order.
+	// failures matches facts that exist only if something is broken.
 	failures = regexp.MustCompile(`^nvml\.(cards\.\d+\.)?failure\.`)
-	// able are those that say false when something is not usable any more.
+	// able matches facts that become false if something is no longer usable.
 	able = regexp.MustCompile(`^shm\.(exists|mounted|writable)$`)
 )
 
-// breaks is whether a change ends launches. A node that newly has a thing breaks none
-// by that, but for a package that the others lack.
+// breaks reports whether a change breaks launches. New things on a node do not, except for packages
+// that the other nodes lack.
 func breaks(node *facts.Node, c checks.Change) bool {
 	switch {
 	case breaking.MatchString(c.Fact):
@@ -171,7 +170,7 @@ func breaks(node *facts.Node, c checks.Change) bool {
 	case gpuFact.MatchString(c.Fact):
 		return c.Gone()
 	case nicFact.MatchString(c.Fact):
-		// An interface that has gone, or that has no address any more.
+		// An interface disappeared, or lost its address.
 		part := nicFact.FindStringSubmatch(c.Fact)
 		whole := string(c.Before) == present || part[2] != ""
 		return c.Gone() && whole && !facts.Interface{Name: part[1]}.ForContainers()
@@ -189,21 +188,21 @@ func leadsAway(node *facts.Node, name string) bool {
 
 func entriesIn(list json.RawMessage) int {
 	var entries []any
-	_ = json.Unmarshal(list, &entries) // nil for a list that is not there
+	_ = json.Unmarshal(list, &entries) // nil for an absent list
 	return len(entries)
 }
 
 func sizeIn(size json.RawMessage) int64 {
 	bytes, err := strconv.ParseInt(string(size), 10, 64)
 	if err != nil {
-		return 0 // it is not there
+		return 0 // absent
 	}
 	return bytes
 }
 
-// finding tells of at least one change on a node, the worst first and with its weight; that
-// the machine is another one comes before all. A waiver has to cover all of those that weigh
-// most. Where not all are listed the fix says what lists them.
+// finding returns the finding for changes on a node, the gravest first; another machine comes
+// before all. A waiver must cover all of the gravest changes. If not all are listed, the fix has a
+// command that lists them.
 func (b baseline) finding(view checks.View, node *facts.Node, changes []checks.Change) checks.Finding {
 	worst, rest := compare.Split(changes, isAnotherMachine)
 	breaking, mild := compare.Split(rest, func(c checks.Change) bool { return weigh(view, node, c) == checks.Fail })
@@ -229,8 +228,9 @@ func (b baseline) finding(view checks.View, node *facts.Node, changes []checks.C
 	return f
 }
 
-// InWords is a change's value now and before: sizes in the unit that tells them apart, of
-// lists what the other one lacks, and all else as value has a fact's.
+// InWords returns a change's values now and before as text: sizes in a unit that shows the
+// difference, of lists only the entries that the other one lacks, and everything else as value
+// formats it.
 func InWords(c checks.Change, value func(fact string, raw json.RawMessage) string) (now, then string) {
 	var is, was []string
 	if json.Unmarshal(c.After, &is) == nil && json.Unmarshal(c.Before, &was) == nil && len(is)*len(was) > 0 {
@@ -247,9 +247,8 @@ func InWords(c checks.Change, value func(fact string, raw json.RawMessage) strin
 	return value(c.Fact, c.After), value(c.Fact, c.Before)
 }
 
-// unlikeCells is of two tables of one size, as what joins any two GPUs, those cells that
-// are not the same, "[3][4] NV16", and once what is so both ways: a table is too long to be
-// compared by eye.
+// unlikeCells returns the cells in which two tables of the same size differ, as in "[3][4] NV16".
+// Mirrored cells are listed once. A table such as the GPU topology is too long to compare by eye.
 func unlikeCells(c checks.Change) (now, then string, are bool) {
 	var is, was [][]string
 	if json.Unmarshal(c.After, &is) != nil || json.Unmarshal(c.Before, &was) != nil || len(is) != len(was) {
@@ -282,8 +281,8 @@ func beyond(list, other []string) string {
 	return "in the order " + strings.Join(list, ", ")
 }
 
-// plainValue is JSON as a person reads it: text without its quotation marks, a list of
-// texts without its brackets, and an empty text for what it is.
+// plainValue formats JSON for a reader: text without quotation marks, a list of texts without
+// brackets, and "absent" for an empty text.
 func plainValue(_ string, raw json.RawMessage) string {
 	var list []string
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {

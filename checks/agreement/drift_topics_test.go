@@ -9,7 +9,7 @@ import (
 	"preflight/checks/compare"
 )
 
-// TestUnlikeCells: of tables that cannot be laid upon each other all is told.
+// TestUnlikeCells checks that tables of different sizes are shown whole.
 func TestUnlikeCells(t *testing.T) {
 	for name, c := range map[string]struct{ before, after, now, then string }{
 		"the same both ways":   {`[["X","NV18"],["NV18","X"]]`, `[["X","NV16"],["NV16","X"]]`, "[0][1] NV16", "[0][1] NV18"},

@@ -17,7 +17,7 @@ import (
 	"preflight/internal/text"
 )
 
-// NoPolicy is why the checks of a policy skip where it has nothing for them.
+// NoPolicy is the reason why the checks of a policy are skipped without one.
 const NoPolicy = "no policy file requires it"
 
 var Expectation = checks.Check{
@@ -32,7 +32,7 @@ func judgeExpectations(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	judged := false
 	statements := heldOf(view).statements
-	view.Nodes = compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Python == nil }) // for the words of a fix alone
+	view.Nodes = compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Python == nil }) // needed only for the commands of a fix
 	for i := range statements {
 		s := &statements[i]
 		findings = append(findings, s.findings(view)...)
@@ -45,7 +45,7 @@ func judgeExpectations(view checks.View) []checks.Finding {
 	case judged || findings != nil:
 		return append(findings, left...)
 	case left != nil:
-		return checks.Skipped(left[0].Summary) // and nothing else was judged, which is no pass
+		return checks.Skipped(left[0].Summary) // nothing else was judged, so this is not a pass
 	}
 	return checks.Skipped("the policy has no expectation for what preflight checked on these nodes")
 }
@@ -88,7 +88,7 @@ func (s *statement) weight(policy checks.Policy) checks.Verdict {
 	return policy.Weigh(checks.ExpectationID, checks.Error, stated)
 }
 
-// otherwise is the way out where what the node has was meant.
+// otherwise returns the command that changes the policy, if the node's value is right.
 func (s *statement) otherwise() fix.Command {
 	file, line := s.At, ""
 	if at := strings.LastIndex(s.At, ":"); at >= 0 {
@@ -97,8 +97,8 @@ func (s *statement) otherwise() fix.Command {
 	return fix.Here("$EDITOR %s   # if the node is right: change %s", fix.Path(file), fix.Text(file+line)).As(fix.Or)
 }
 
-// fix is the policy's own, else what gives the fact such a value, else where a command would
-// come from: what else to do to a node is the team's to say, and only they know it.
+// fix returns the policy's own fix, or commands that give the fact an allowed value, or else a note
+// that preflight knows no command.
 func (s *statement) fix(view checks.View, m miss) []fix.Command {
 	if s.Fix != "" {
 		return []fix.Command{fix.Stated(s.Fix)}
@@ -113,7 +113,7 @@ func (s *statement) fix(view checks.View, m miss) []fix.Command {
 	return way
 }
 
-// install has pip see to it that a package is as stated.
+// install returns the pip command that makes a package meet the expectation.
 func (s *statement) install(view checks.View) []fix.Command {
 	name, isPackage := strings.CutPrefix(s.Fact, compare.PackagePath(""))
 	wanted := strings.ReplaceAll(s.Is[0], " ", "")
@@ -128,8 +128,8 @@ func (s *statement) install(view checks.View) []fix.Command {
 	return []fix.Command{remedy.Pip(view).Run("install %s", fix.Package(name+wanted))}
 }
 
-// give sets what a command sets: the checks of the same defect, which leave a node to the
-// policy that misses it, print the same ones.
+// give returns the commands that set the fact. Other checks of the same defect print the same
+// commands; they leave nodes that miss an expectation to the policy.
 func (s *statement) give(node *facts.Node, fact string) []fix.Command {
 	amount, stated := s.nearest()
 	takes := func(value int64) bool { return s.takes(strconv.FormatInt(value, 10)) }
@@ -146,7 +146,7 @@ func (s *statement) give(node *facts.Node, fact string) []fix.Command {
 	return nil
 }
 
-// nearest is a number as stated, the least where there is one.
+// nearest returns an allowed number, the smallest if there is one.
 func (s *statement) nearest() (amount int64, is bool) {
 	low, high := s.allowed[0].span(s.about)
 	for _, number := range []float64{low, high} {
@@ -157,12 +157,13 @@ func (s *statement) nearest() (amount int64, is bool) {
 	return 0, false
 }
 
-// demanded is whether the policy insists on a look: it names the nodes, or says that
-// missing it is an error. What is stated of all nodes alike may be of GPUs, and the launch
-// of processors.
+// demanded reports whether the policy insists that the fact is collected: it names the nodes, or
+// states that missing it is an error. Otherwise the expectation may concern GPUs although the
+// launch uses CPUs.
 func (s *statement) demanded() bool { return len(s.only) > 0 || s.Severity == checks.Error }
 
-// skipped says what was stated of this fleet and nobody was to look at. What the policy insists on is an unknown of its own.
+// skipped returns a remark about expectations for facts that this run did not collect. Those on
+// which the policy insists are unknown instead.
 func skipped(statements []statement) []checks.Finding {
 	left := compare.Without(statements, func(s statement) bool { return s.notTried == "" || s.demanded() })
 	if len(left) == 0 {

@@ -19,7 +19,7 @@ import (
 	"preflight/internal/text"
 )
 
-// knownFacts are the facts that nodes tell, each with what matches its paths.
+// knownFacts returns the facts that nodes report, each with a pattern for its paths.
 var knownFacts = sync.OnceValue(func() []knownFact {
 	return text.Map(facts.Described(), func(d facts.Description) knownFact { return knownFact{d, PathPattern(d.Path, ".+")} })
 })
@@ -38,13 +38,13 @@ func factAt(path string) (facts.Description, error) {
 	return facts.Description{}, unknownFact(path)
 }
 
-// PathPattern matches the paths that one with "*" in it stands for.
+// PathPattern returns a pattern for the paths that a path with "*" stands for.
 func PathPattern(path, star string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(path), `\*`, star) + "$")
 }
 
-// unknownFact names the fact that was likely meant: one with the same last word
-// ("gpu.driver" for nvml.driver) before one that is spelt alike.
+// unknownFact returns the error for an unknown fact. It suggests a fact with the same last word
+// ("gpu.driver" for nvml.driver), otherwise one with a similar spelling.
 func unknownFact(path string) error {
 	if path == string(facts.SectionSmoke) || strings.HasPrefix(path, string(facts.SectionSmoke)+".") {
 		return &UnknownFactError{fmt.Sprintf("%q belongs to one run: set minimum rates for --smoke with compute_rate, copy_rate, node_reduce_rate and reduce_rate", path)}
@@ -64,28 +64,28 @@ func unknownFact(path string) error {
 	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare%s", path, cmp.Or(text.DidYouMean(near), ": preflight facts lists them"))}
 }
 
-// UnknownFactError says that no node can tell such a fact, and which is near.
+// UnknownFactError says that nodes do not report a fact, and suggests a similar one.
 type UnknownFactError struct{ message string }
 
 func (e *UnknownFactError) Error() string { return e.message }
 
-// peersMTU is the MTU of the interface that leads to the other nodes, whatever its
-// name there: "net.interfaces.*.mtu" would be that of lo and docker0 too.
+// peersMTU is the MTU of the interface that leads to the other nodes, whatever its name.
+// "net.interfaces.*.mtu" would include lo and docker0.
 const peersMTU = "net.mtu"
 
-// shorthands are the names by which teams know facts that nodes tell by longer ones.
+// shorthands maps short names of facts to their paths.
 var shorthands = map[string]string{
 	"gpu.driver": "nvml.driver",
 	peersMTU:     "net.interfaces.*.mtu",
 }
 
-// Stateable are the facts that an expectation can name, sorted, the short names among them.
+// Stateable returns the facts that an expectation can name, including the short names, sorted.
 func Stateable() []facts.Description {
 	all := facts.Described()
 	for short := range shorthands {
 		about, err := factAt(InFull(short))
 		if err != nil {
-			panic("checks: " + err.Error()) // it is short for nothing
+			panic("checks: " + err.Error()) // the short name has no fact
 		}
 		about.Path = short
 		all = append(all, about)
@@ -94,8 +94,8 @@ func Stateable() []facts.Description {
 	return all
 }
 
-// InFull is the path of a fact that may have been named in short, or a package by another
-// spelling than the one that nodes tell: PyYAML is pyyaml, nvidia_nccl_cu12 nvidia-nccl-cu12.
+// InFull returns the path for the short name of a fact, or for another spelling of a package's
+// name: pyyaml for PyYAML, nvidia-nccl-cu12 for nvidia_nccl_cu12.
 // Source: PEP 503, normalized names.
 func InFull(fact string) string {
 	if name, isPackage := strings.CutPrefix(fact, compare.PackagePath("")); isPackage {
@@ -122,8 +122,7 @@ func (s *statement) values(node *facts.Node, section facts.Section) map[string]s
 	return values
 }
 
-// mtuToPeers is the interface that leads to the other nodes and its MTU, "" where
-// it is not known which does.
+// mtuToPeers returns the interface that leads to the other nodes and its MTU, "" if it is unknown.
 func mtuToPeers(node *facts.Node) (name, mtu string) {
 	name = names.PeerInterface(node)
 	for _, i := range node.Net.Interfaces {
@@ -134,17 +133,17 @@ func mtuToPeers(node *facts.Node) (name, mtu string) {
 	return name, ""
 }
 
-// isFact is whether nodes may tell a fact by such a path, which may have "*" in it for any
-// text.
+// isFact reports whether nodes may report a fact with this path, in which "*" stands for any text.
 func isFact(path string) bool {
 	return slices.ContainsFunc(knownFacts(), func(known knownFact) bool { return patternsMeet(path, known.Path) })
 }
 
-// entryName is the name of an entry, that of a VLAN ("eth0.100") among them.
+// entryName matches the name of a list entry, including VLANs such as "eth0.100".
 var entryName = regexp.MustCompile(`^[^.]+(\.\d+)*$`)
 
-// isOfDrift is whether drift may tell of such a path beside those of isFact: that of a fact
-// that is a node's own, or of an entry that came or went as a whole, "net.interfaces.eth1".
+// isOfDrift reports whether drift may report this path in addition to those of isFact: a fact that
+// differs between nodes by nature, or an entry that appeared or disappeared as a whole, such as
+// "net.interfaces.eth1".
 func isOfDrift(path string) bool {
 	return slices.ContainsFunc(OwnFacts(), func(own string) bool { return patternsMeet(path, own) }) ||
 		slices.ContainsFunc(knownFacts(), func(known knownFact) bool {
@@ -154,9 +153,9 @@ func isOfDrift(path string) bool {
 		})
 }
 
-// patternsMeet is whether some text is as both patterns have it, in which "*" is any text.
+// patternsMeet reports whether some text matches both patterns, in which "*" stands for any text.
 func patternsMeet(a, b string) bool {
-	rest := make([][]bool, len(a)+1) // whether what follows i of a and j of b meets
+	rest := make([][]bool, len(a)+1) // whether the rest of a from i and of b from j meet
 	for i := len(a); i >= 0; i-- {
 		rest[i] = make([]bool, len(b)+1)
 		for j := len(b); j >= 0; j-- {
@@ -176,9 +175,8 @@ func patternsMeet(a, b string) bool {
 	return rest[0][0]
 }
 
-// ValidWaiver says why a waiver covers nothing, or more than anybody can have meant: there is
-// no such fact ([UnknownFactError]), or it is of a check whose findings are of one fact
-// each and does not say of which. A promise about an MTU must not cover another driver.
+// ValidWaiver returns why a waiver is invalid: its fact does not exist ([UnknownFactError]), or its
+// check reports single facts and it names none. A waiver for an MTU must not cover another driver.
 func ValidWaiver(w checks.Waiver) error {
 	ofFacts := w.Check == checks.ExpectationID || w.Check == checks.DriftID
 	switch {
@@ -198,5 +196,5 @@ func ValidWaiver(w checks.Waiver) error {
 	return unknownFact(path)
 }
 
-// everyFact is the fact of a waiver that is to cover whatever such a check finds.
+// everyFact is the fact of a waiver for all findings of such a check.
 const everyFact = "*"

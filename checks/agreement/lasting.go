@@ -11,18 +11,18 @@ import (
 	"preflight/launch"
 )
 
-// LeftOut is why a check does not judge a normalized snapshot.
+// LeftOut is the reason why a check does not judge a normalized snapshot.
 const LeftOut = "a normalized snapshot leaves out the facts that this check needs"
 
-// Lasting is a catalogue for normalized snapshots. What a check would judge by facts that
-// were left out it cannot tell, and no node is to blame.
+// Lasting returns a catalogue for normalized snapshots, in which checks do not judge by facts that
+// such snapshots leave out.
 func Lasting(catalogue []checks.Check) []checks.Check {
 	judged := slices.Clone(catalogue)
 	for i := range judged {
 		check := &judged[i]
 		lasting := slices.DeleteFunc(slices.Clone(check.Needs), func(s facts.Section) bool { return isGone(check, s) })
 		if len(lasting) < len(check.Needs) {
-			check.Needs = lasting // what the run was never to look at is still not judged
+			check.Needs = lasting // sections that the run did not collect still skip the check
 			check.Run = func(checks.View) []checks.Finding { return nil }
 			check.Undecided = LeftOut
 		}
@@ -33,7 +33,7 @@ func Lasting(catalogue []checks.Check) []checks.Check {
 	return judged
 }
 
-// Lasts is whether a normalized snapshot holds something of what a check judges by.
+// Lasts reports whether a normalized snapshot has any facts that a check needs.
 func Lasts(check checks.Check) bool {
 	return check.FromPolicy || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return !isGone(&check, s) })
 }
@@ -42,17 +42,17 @@ func isGone(c *checks.Check, s facts.Section) bool {
 	return slices.Contains(facts.Momentary, s) || c.OnHead && s != facts.SectionLauncher
 }
 
-// LastingLaunch is a launch without what it takes from the shell and the directory that it
-// was typed in: whose cluster it is does not change with them.
+// LastingLaunch returns a launch without what depends on the shell and directory in which it was
+// typed.
 func LastingLaunch(p launch.Prediction) launch.Prediction {
 	p.WorkDir, p.Exports, p.Command, p.CommandEnv = "", nil, nil, nil
 	p.Script, p.Arguments, p.Files, p.Places, p.Models, p.Config, p.NodeLocal = "", nil, nil, nil, nil, nil, false
 	return p
 }
 
-// LastingFleet is a fleet read from a normalized snapshot, as the checks take it: in the
-// order of the launch, which is not that of the file, and with the sections of
-// facts.Momentary not tried.
+// LastingFleet returns a fleet from a normalized snapshot as the checks expect it: in the order of
+// the launch, which is not that of the file, and with the sections of facts.Momentary marked as not
+// collected.
 func LastingFleet(fleet facts.Fleet, prediction launch.Prediction) facts.Fleet {
 	place := map[string]int{}
 	for i, host := range prediction.Hosts {

@@ -10,12 +10,12 @@ import (
 	"preflight/facts"
 )
 
-// Uncompared is facts that a node tells, a saved run keeps, and nobody holds against what the
-// same node told before.
+// Uncompared is a set of facts that a saved run records but that no run compares with the same
+// node's earlier values.
 type Uncompared struct{ Facts, Why string }
 
-// NeverCompared are, of the facts that are rightly a node's own and last, those that a change of
-// says nothing. Whatever is not here is compared.
+// NeverCompared lists those facts that differ between nodes by nature and whose changes mean
+// nothing. All others are compared.
 var NeverCompared = []Uncompared{
 	{"env.nccl.*.source", "the value is compared, wherever it is set"},
 	{"env.vars.*.source", "the value is compared, wherever it is set"},
@@ -49,7 +49,8 @@ var NeverCompared = []Uncompared{
 	{"toolchain.lock", "a running build holds it"},
 }
 
-// leftOut are their patterns by section: one pattern of all takes most of the time of a comparison.
+// leftOut holds their patterns by section, because one pattern for all of them would dominate the
+// time of a comparison.
 var leftOut = sync.OnceValue(func() map[string]*regexp.Regexp {
 	bySection := map[string][]string{}
 	for _, left := range NeverCompared {
@@ -69,8 +70,8 @@ func isLeftOut(path string) bool {
 	return pattern != nil && pattern.MatchString(path)
 }
 
-// OwnFacts are those that are rightly a node's own, and are compared with what the same node
-// had.
+// OwnFacts returns the facts that differ between nodes by nature and are compared with the same
+// node's earlier values.
 var OwnFacts = sync.OnceValue(func() (paths []string) {
 	for _, d := range facts.DescribedOwn() {
 		if !isLeftOut(d.Path) {

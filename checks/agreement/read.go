@@ -14,8 +14,7 @@ import (
 	"preflight/facts"
 )
 
-// readConstraint reads ">=570.86", ">=2.4, <2.6", "16GiB", "absent" or a plain value
-// for a fact of the kind described.
+// readConstraint parses ">=570.86", ">=2.4, <2.6", "16GiB", "absent" or a plain value for a fact.
 func readConstraint(text string, about facts.Description) (constraint, error) {
 	c := constraint{text: text}
 	if text == absentWord {
@@ -83,7 +82,7 @@ func readBound(text string, about facts.Description) (bound, error) {
 	return b, nil
 }
 
-// readNumber reads a number in what the fact is counted in: 9000, 16GiB, 100Gbit/s.
+// readNumber parses a number in the unit of the fact: 9000, 16GiB, 100Gbit/s.
 func readNumber(text string, about facts.Description) (float64, error) {
 	if text == unlimitedWord && canBeUnlimited(about.Path) {
 		return math.Inf(1), nil
@@ -103,8 +102,8 @@ func readNumber(text string, about facts.Description) (float64, error) {
 	return 0, fmt.Errorf("%q is not a number, but %s is one", text, about.Path)
 }
 
-// ReadSize is how many bytes a size such as 512MiB means. A number without a unit is
-// bytes; one below 1024 is refused, as its unit was likely forgotten.
+// ReadSize returns the bytes of a size such as 512MiB. A number without a unit is in bytes; one
+// below 1024 is refused, because its unit was probably forgotten.
 func ReadSize(text string) (int64, error) {
 	size, err := humanize.ParseBytes(text)
 	if err != nil || size > math.MaxInt64 {
@@ -116,7 +115,7 @@ func ReadSize(text string) (int64, error) {
 	return int64(size), nil
 }
 
-// ReadBitRate is how many bits a second a rate means, which may be stated in bytes.
+// ReadBitRate returns the bits per second of a rate, which may be stated in bytes.
 func ReadBitRate(text string) (float64, error) {
 	rate, is := inUnits(text, map[string]float64{"bit/s": 1, "B/s": 8})
 	if !is {
@@ -125,8 +124,8 @@ func ReadBitRate(text string) (float64, error) {
 	return rate, nil
 }
 
-// ReadComputeRate is how many operations a second a rate means. An addition is one, as is a
-// multiplication, whatever the numbers are.
+// ReadComputeRate returns the operations per second of a rate. An addition and a multiplication
+// count as one each, for all types of numbers.
 func ReadComputeRate(text string) (float64, error) {
 	rate, is := inUnits(text, map[string]float64{"op/s": 1, "FLOP/s": 1, "FLOPS": 1})
 	if !is {
@@ -135,7 +134,7 @@ func ReadComputeRate(text string) (float64, error) {
 	return rate, nil
 }
 
-// inUnits is a number whose unit is one of those, which may have a prefix.
+// inUnits parses a number with one of these units, which may have an SI prefix.
 func inUnits(text string, units map[string]float64) (number float64, is bool) {
 	number, unit, err := humanize.ParseSI(text)
 	return number * units[unit], err == nil && units[unit] > 0 && number >= 0

@@ -15,17 +15,17 @@ import (
 	"preflight/internal/text"
 )
 
-// Scope is which changes a person means by a name: those of a fact, of all facts below a path,
+// Scope is the set of changes that a name stands for: those of a fact, of all facts below a path,
 // or of a topic.
 type Scope struct {
 	Name  string
 	topic string
 	path  *regexp.Regexp
-	exact bool // it is one fact by its whole path
+	exact bool // the whole path of one fact
 }
 
-// ReadScope reads "shm.size", "net.interfaces.*.mtu", "python.packages", "driver" or "*", and
-// what folds siblings, "nvml.cards.[0-3,7].power.limit".
+// ReadScope parses "shm.size", "net.interfaces.*.mtu", "python.packages", "driver" or "*", and
+// folded siblings such as "nvml.cards.[0-3,7].power.limit".
 func ReadScope(name string) (Scope, error) {
 	if slices.ContainsFunc(topics, func(t topic) bool { return t.name == name }) {
 		return Scope{Name: name, topic: name}, nil
@@ -49,7 +49,7 @@ func ReadScope(name string) (Scope, error) {
 	return Scope{Name: name, path: regexp.MustCompile(all), exact: !strings.Contains(name, "*") && isFact(paths[0])}, nil
 }
 
-// Covers is whether a change is meant.
+// Covers reports whether the scope includes a change.
 func (s Scope) Covers(c checks.Change) bool {
 	if s.topic != "" {
 		return topicOf(c).name == s.topic
@@ -57,8 +57,8 @@ func (s Scope) Covers(c checks.Change) bool {
 	return s.path.MatchString(c.Fact) || s.path.MatchString(toldBy(c.Fact))
 }
 
-// echoes are facts that repeat another: who names that one means them too, and they have no
-// row of their own beside it.
+// echoes are facts that repeat another fact. A scope with that fact includes them, and they have no
+// row of their own next to it.
 var echoes = []struct {
 	fact *regexp.Regexp
 	of   string
@@ -70,7 +70,7 @@ var echoes = []struct {
 	{regexp.MustCompile(`^net\.ephemeral_high$`), "net.ephemeral_low"}, // one sysctl
 }
 
-// toldBy is the fact that one repeats, itself where it repeats none.
+// toldBy returns the fact that a fact repeats, or itself.
 func toldBy(fact string) string {
 	for _, e := range echoes {
 		if e.fact.MatchString(fact) {
@@ -80,12 +80,12 @@ func toldBy(fact string) string {
 	return fact
 }
 
-// WithoutEchoes are the changes of a node that are news beside each other.
+// WithoutEchoes leaves out changes that repeat another change of the node.
 func WithoutEchoes(changes []checks.Change) []checks.Change {
 	return withoutEchoes(changes, func(c checks.Change) string { return c.Fact })
 }
 
-// WithoutEchoedDiffs are the differences between nodes that are, likewise.
+// WithoutEchoedDiffs leaves out differences between nodes that repeat another one.
 func WithoutEchoedDiffs(diffs []checks.FactDiff) []checks.FactDiff {
 	return withoutEchoes(diffs, func(d checks.FactDiff) string { return d.Fact })
 }
@@ -98,8 +98,8 @@ func withoutEchoes[T any](all []T, factOf func(T) string) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { of := toldBy(factOf(one)); return of != factOf(one) && told[of] })
 }
 
-// weight is how much a scope says of what it covers: a fact holds before what holds facts, and
-// that before a topic.
+// weight returns how specific a scope is: a fact before a path above facts, and that before a
+// topic.
 func (s Scope) weight() int {
 	switch {
 	case s.exact:
@@ -116,12 +116,12 @@ func topicOf(c checks.Change) topic {
 	return topics[slices.IndexFunc(topics, func(t topic) bool { return t.facts.MatchString(c.Fact) })]
 }
 
-// TopicNames are by what names a policy and --accept call what changes together.
+// TopicNames returns the names of the topics for policies and --accept.
 func TopicNames() []string {
 	return text.Map(topics, func(t topic) string { return t.name })
 }
 
-// unknownScope names what was likely meant.
+// unknownScope returns the error for an unknown name, with a similar one.
 func unknownScope(name string) error {
 	sections := text.Map(facts.Sections(), func(section facts.Section) string { return string(section) })
 	known := text.Map(knownFacts(), func(known knownFact) string { return known.Path })
@@ -132,7 +132,7 @@ func unknownScope(name string) error {
 	return unknownFact(name)
 }
 
-// weighted is what the policy says that some changes weigh.
+// weighted is the policy's severity for a set of changes.
 type weighted struct {
 	Scope
 	severity checks.Severity
@@ -145,18 +145,18 @@ func weightsOf(view checks.View) []weighted {
 		for _, stated := range view.Policy.Drift {
 			scope, err := ReadScope(stated.Of)
 			if err != nil {
-				continue // the file was refused for it
+				continue // the policy file was already refused
 			}
 			all = append(all, weighted{scope, stated.Severity})
 		}
-		slices.Reverse(all) // the later of two that are alike in kind
+		slices.Reverse(all) // of two equally specific ones, the later in the file wins
 		slices.SortStableFunc(all, func(a, b weighted) int { return cmp.Compare(b.weight(), a.weight()) })
 		return all
 	})
 }
 
-// severityOf is what the policy says of a change, "" where it says nothing: of the fact before
-// its topic, and of that before drift as a whole.
+// severityOf returns the policy's severity for a change, "" if it states none. A statement for the
+// fact wins over one for its topic, and that over one for drift as a whole.
 func severityOf(view checks.View, c checks.Change) checks.Severity {
 	all := weightsOf(view)
 	if at := slices.IndexFunc(all, func(w weighted) bool { return w.Covers(c) }); at >= 0 {
@@ -165,8 +165,8 @@ func severityOf(view checks.View, c checks.Change) checks.Severity {
 	return view.Policy.Severities[checks.DriftID]
 }
 
-// weigh is what a change comes to: what the policy says of it or, where it says nothing, a
-// failure where launches may break by it.
+// weigh returns the verdict for a change: the policy's severity or, without one, a failure if the
+// change can break launches.
 func weigh(view checks.View, node *facts.Node, c checks.Change) checks.Verdict {
 	switch severity := severityOf(view, c); {
 	case severity == checks.Error, severity == "" && breaks(node, c):

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agreement holds a fleet to what a team has stated (the expectations of a policy) or
+// Package agreement compares a fleet with what a team has stated (the expectations of a policy) or
 // recorded (a baseline).
 //
-// It refuses to judge what a launch needs, which is the families' to say, and to pass what
-// nobody was to look at: that is left out, and said.
+// What a launch needs is judged by other packages. Facts that a run did not collect never pass: the
+// result says that they were left out.
 package agreement
 
 import (
@@ -25,22 +25,22 @@ import (
 type statement struct {
 	checks.Expectation
 	about    facts.Description
-	path     *regexp.Regexp  // the paths it is about
-	only     map[string]bool // nodes it is stated of, empty for all
+	path     *regexp.Regexp  // paths of its facts
+	only     map[string]bool // nodes that it applies to, empty for all
 	allowed  []constraint
-	met      bool // by some node
+	met      bool // by any node
 	missed   []miss
 	sight    checks.Sight
 	unclear  []checks.Finding
-	notTried string // why nobody was to look at what it is about, "" where somebody was
+	notTried string // why the run did not collect its section, "" if it did
 }
 
-// miss is a node that is not as stated. Its fact is the one path that is not, as it is
-// stated where several are.
+// miss is a node that does not meet the expectation. fact is the path of the wrong fact, or the
+// stated path if there are several.
 type miss struct{ node, fact, got string }
 
-// ValidExpectation says why an expectation cannot be held against anything: there is no such
-// fact ([UnknownFactError]), or no value can be as stated. It does not name the place.
+// ValidExpectation returns why an expectation is invalid: its fact does not exist
+// ([UnknownFactError]), or no value can meet it. The error does not name the place.
 func ValidExpectation(e checks.Expectation) error {
 	_, err := readExpectation(e)
 	return err
@@ -82,7 +82,7 @@ func (s *statement) wanted() string {
 	return text
 }
 
-// spaced has a blank behind each operator and before each unit, as everything else that is wanted.
+// spaced adds a blank after each operator and before each unit, as in all other Want texts.
 func spaced(values string) string {
 	return tightUnit.ReplaceAllString(tightOperator.ReplaceAllString(values, "$1 $2"), "$1 $2")
 }
@@ -92,13 +92,13 @@ var (
 	tightUnit     = regexp.MustCompile(`(\d)((?:[KMGTP]i?)?B|[kMGT]?bit/s)\b`)
 )
 
-// Held are the expectations of a policy, held against a fleet.
+// Held holds the expectations of a policy with their results for a fleet.
 type Held struct{ statements []statement }
 
-// HeldKey is theirs in the Memory of an evaluation.
+// HeldKey is the key of Held in the Memory of an evaluation.
 type HeldKey struct{}
 
-// Hold holds all expectations against the fleet, see being what a check can judge of it.
+// Hold compares the fleet with all expectations. see returns what a check can judge.
 func Hold(fleet facts.Fleet, policy checks.Policy, see func(checks.Check) checks.Sight) *Held {
 	all := &Held{}
 	seen := map[facts.Section]sectionSight{}
@@ -122,8 +122,8 @@ func Hold(fleet facts.Fleet, policy checks.Policy, see func(checks.Check) checks
 	return all
 }
 
-// sectionSight is what the fleet shows of one section. Most nodes look like one of a few,
-// and finding out which costs more than all that is then held against those.
+// sectionSight is what the fleet shows of one section. Most nodes have one of a few contents.
+// Finding these costs more than all the comparisons that follow.
 type sectionSight struct {
 	section facts.Section
 	checks.Sight
@@ -135,7 +135,7 @@ func look(see func(checks.Check) checks.Sight, section facts.Section) sectionSig
 	return sectionSight{section, sight, compare.KindsOf(sight.Nodes, section)}
 }
 
-// hold looks at one node of each kind.
+// hold compares one node of each kind.
 func (s *statement) hold(seen sectionSight) {
 	isOther := func(node string) bool { return !s.names(node) }
 	s.sight.Failed = compare.Without(seen.Failed, isOther)
@@ -147,7 +147,7 @@ func (s *statement) hold(seen sectionSight) {
 			continue
 		}
 		at := &holdings[seen.kinds.Of(node)]
-		if at.verdict == "" || s.Fact == peersMTU { // which interface it is, is each node's own
+		if at.verdict == "" || s.Fact == peersMTU { // the interface differs between nodes
 			*at = s.judge(node, seen.section)
 		}
 		switch at.verdict {
@@ -163,13 +163,13 @@ func (s *statement) hold(seen sectionSight) {
 
 type holding struct {
 	verdict   checks.Verdict // Pass, Fail or Unknown
-	fact      string         // that is not as stated, as it is stated where several are
-	reason    string         // what is there instead, or why that cannot be told
-	explained bool           // of an unknown: another check says why
+	fact      string         // the wrong fact, or the stated path if there are several
+	reason    string         // the node's value, or why it is unknown
+	explained bool           // for an unknown: another check reports the cause
 }
 
-// judge holds it against one node: every value of the fact must be allowed, and
-// there must be one unless "absent" is.
+// judge compares one node: every value of the fact must be allowed, and there must be a value
+// unless "absent" is allowed.
 func (s *statement) judge(node *facts.Node, section facts.Section) holding {
 	values := s.values(node, section)
 	if full := InFull(s.Fact); len(values) == 0 || values[full] == `""` {
@@ -207,8 +207,8 @@ func (s *statement) judge(node *facts.Node, section facts.Section) holding {
 	return holding{verdict: checks.Pass}
 }
 
-// notSeen is why a section that was seen cannot tell what is there, "" where it can:
-// what it lacks is not absent then, and the check that finds the cause says so.
+// notSeen returns why a collected section does not show everything, "" if it does. Missing facts
+// are then not absent, and another check reports the cause.
 func notSeen(node *facts.Node, section facts.Section) string {
 	switch {
 	case section == facts.SectionNVML && node.NVML.Failure != nil:
@@ -219,8 +219,8 @@ func notSeen(node *facts.Node, section facts.Section) string {
 	return ""
 }
 
-// allows is whether one of the alternatives takes a value. One that cannot be
-// compared matters only where no other takes it.
+// allows reports whether one of the alternatives allows a value. An alternative that cannot be
+// compared matters only if no other one allows the value.
 func (s *statement) allows(value string) (bool, error) {
 	var trouble error
 	for _, c := range s.allowed {
@@ -233,7 +233,7 @@ func (s *statement) allows(value string) (bool, error) {
 	return false, trouble
 }
 
-// takes is whether a value as a comparison has it is allowed.
+// takes reports whether a value, in the form of a comparison of nodes, is allowed.
 func (s *statement) takes(value string) bool {
 	if s.about.Kind == facts.Text && value != "" {
 		value = string(quoted(value))
@@ -260,10 +260,10 @@ func heldOf(view checks.View) *Held {
 	return checks.Remember(view, HeldKey{}, func() *Held { return &Held{} })
 }
 
-// Of are the expectations of a fact, as a check that weighs so much compares nodes by it;
-// none where they are switched off. Who misses one is left out of the comparison, unless that
-// will not count, or not as much as what the check may find: a launch that will fail must not
-// pass for one that was warned of, or whose defect is waived.
+// Of returns the expectations for a fact in the form that a comparison with a severity needs; none
+// if the policy switches them off. Nodes that miss one are left out of the comparison, unless the
+// miss does not count, or counts less than a finding of the comparison: an error must not be
+// reduced to a warning or waived with it.
 func (h *Held) Of(fact string, policy checks.Policy, weighs checks.Severity, waived func(checks.Finding, string) bool) (stated []checks.Stated) {
 	if policy.SwitchesOff(checks.ExpectationID) {
 		return nil

@@ -10,21 +10,20 @@ import (
 	"preflight/internal/text"
 )
 
-// NotCompared is a section of a node that only one of two looks saw: nobody can tell
-// whether it changed.
+// NotCompared is a section of a node that only one of two runs saw, so that a change would not
+// show.
 type NotCompared struct {
-	Node    string        `json:"node"`    // as it is called in the later look
-	Section facts.Section `json:"section"` // "" for all of a node that neither look reached
+	Node    string        `json:"node"`    // its name in the later run
+	Section facts.Section `json:"section"` // "" for a node that neither run reached
 	Reason  string        `json:"reason"`  // why it was not seen
-	Earlier bool          `json:"earlier"` // it is the earlier look that has not seen it
-	// ByChoice is whether nobody was to look at it, and nothing that was known before is
-	// lost by that.
+	Earlier bool          `json:"earlier"` // the earlier run did not see it
+	// ByChoice means that the run did not collect the section on purpose, and that this hides
+	// nothing that was known before.
 	ByChoice bool `json:"by_choice"`
 }
 
-// Unseen is what [Changes] could not compare, node by node in the order of the second
-// look, the launching machine last. A node that came, went or was reached once only is
-// among the changes, and not here.
+// Unseen returns what [Changes] could not compare, node by node in the order of the later run, the
+// launching machine last. Nodes that came, went or were reached only once are in Changes instead.
 func Unseen(before, after facts.Fleet) []NotCompared {
 	all := []NotCompared{}
 	was := earlier(before.Nodes, after.Nodes)
@@ -42,9 +41,9 @@ func Unseen(before, after facts.Fleet) []NotCompared {
 	return append(all, unseenOnHead(before.Head, after.Head)...)
 }
 
-// unseenOf are the sections of one node that only one of two looks saw. What a look was
-// to leave out is a choice where it is the earlier one, or the compilers, which only
-// some launches need; later on it hides what the first one knew.
+// unseenOf returns the sections of a node that only one of two runs saw. A section that was left
+// out counts as a choice in the earlier run, and for compilers, which only some launches need. In
+// the later run it hides what was known.
 func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]string) (unseen []NotCompared) {
 	for _, section := range facts.Sections() {
 		if slices.Contains(facts.Momentary, section) || !was.Has(section) && !is.Has(section) {
@@ -67,8 +66,8 @@ func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]s
 	return unseen
 }
 
-// unrecorded are the facts of a section that only one of two files has, as an older one
-// lacks what there was not yet. Nobody chose another value.
+// unrecorded returns the facts of a section that only one of two files records. The other one comes
+// from an older release, and no value has changed.
 func unrecorded(was, is *facts.Node, section facts.Section) (unseen []NotCompared) {
 	for _, side := range []struct {
 		lacks, has *facts.Node
@@ -95,7 +94,8 @@ func unrecorded(was, is *facts.Node, section facts.Section) (unseen []NotCompare
 	return unseen
 }
 
-// unseenOnHead is the launchers of the launching machine, where it is the same machine.
+// unseenOnHead returns the same for the launchers of the launching machine, if it is the same
+// machine.
 func unseenOnHead(before, after *facts.Node) []NotCompared {
 	if !sameMachine(before, after) {
 		return nil

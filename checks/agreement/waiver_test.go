@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWaiversOfDrift: an interface that has gone is told of as a whole.
+// TestWaiversOfDrift: a removed interface is reported as a whole.
 func TestWaiversOfDrift(t *testing.T) {
 	for _, fact := range []string{"*", "net.interfaces.eth1", "net.interfaces.eth0.mtu", "net.mtu", "python.packages.*",
 		"python.*", "python.*torch*", "nvml.*", "gpu.*", "net.*", "net.interfaces.eth0.100", "net.interfaces.eth0.addresses", "host.machine_id", "nvml.cards.3"} {

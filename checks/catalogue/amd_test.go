@@ -13,7 +13,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestNothingIsFoundOnHealthyAMD: nor is anything of it NVIDIA's, or could not be looked at.
+// TestNothingIsFoundOnHealthyAMD expects no findings, no words about NVIDIA and no unknowns.
 func TestNothingIsFoundOnHealthyAMD(t *testing.T) {
 	for _, size := range []int{1, 4} {
 		report := judged(fleettest.HealthyAMD(size), Catalogue...)
@@ -28,7 +28,8 @@ func TestNothingIsFoundOnHealthyAMD(t *testing.T) {
 	}
 }
 
-// What is known of NCCL and of NVIDIA's driver is not held against RCCL and AMD's of the same number.
+// Known defects of NCCL and NVIDIA's driver must not be reported for RCCL and AMD's driver with the
+// same version number.
 func TestKnownBadIsNotOfAMD(t *testing.T) {
 	for name, change := range map[string]func(*facts.Node){
 		"driver": func(n *facts.Node) { n.NVML.Driver = "565.57.01" },
@@ -44,12 +45,12 @@ func TestKnownBadIsNotOfAMD(t *testing.T) {
 	}
 }
 
-// TestAMDFaults: each is found on the node that has it, by the checks that are to find it and by
-// no other, and nothing is said of it that is NVIDIA's.
+// TestAMDFaults checks that each fault is found on its node, only by the expected checks, and
+// without words about NVIDIA.
 func TestAMDFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault func(*facts.Node)
-		found string // the checks
+		found string // expected checks
 	}{
 		"another driver": {func(n *facts.Node) { n.NVML.Driver = "6.3.6" }, "gpu-driver-same"},
 		"another ROCm":   {func(n *facts.Node) { n.GPU.ROCm = "6.1.0-82" }, "gpu-driver-same"},

@@ -22,8 +22,8 @@ func BenchmarkComparable(b *testing.B) {
 	}
 }
 
-// BenchmarkEvaluate10k judges large fleets, each with another trouble. Findings over thousands
-// of nodes are folded, and it says how many are left.
+// BenchmarkEvaluate10k evaluates large fleets, each with another fault. It reports the number of
+// findings after folding.
 func BenchmarkEvaluate10k(b *testing.B) {
 	for _, large := range fleettest.Large {
 		b.Run(large.Name, func(b *testing.B) {
@@ -34,7 +34,7 @@ func BenchmarkEvaluate10k(b *testing.B) {
 			for b.Loop() {
 				r = judged(fleet, Catalogue...)
 			}
-			b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op") // whatever else the machine is at
+			b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op") // CPU time, so that other load does not matter
 			b.ReportMetric(float64(len(r.Findings)), "findings")
 		})
 	}
@@ -53,8 +53,8 @@ func BenchmarkDiff10k(b *testing.B) {
 	}
 }
 
-// BenchmarkExpectations holds thirty expectations against a large fleet in which one
-// node in ten misses one of them.
+// BenchmarkExpectations compares a large fleet with thirty expectations. One node in ten misses one
+// of them.
 func BenchmarkExpectations(b *testing.B) {
 	fleet := fleettest.Healthy(10_000)
 	for i := 0; i < len(fleet.Nodes); i += 10 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package catalogue lists every check, in the order of the report, and says what a run means
-// for each node.
+// Package catalogue lists every check in the order of the report, and says what a run means for
+// each node.
 //
-// It refuses to hold a check's own words: these stand in the families.
+// The texts of the checks are in the packages of their families.
 package catalogue
 
 import (
@@ -24,9 +24,8 @@ import (
 	"preflight/checks/ssh"
 )
 
-// Catalogue is every check, in the order they are reported: reaching a node
-// first, then the machine, then what is installed there, then its network.
-// IDs are a contract: stable, and never used again for something else.
+// Catalogue lists every check in the order of the report: reaching a node first, then the machine,
+// its software and its network. IDs are a contract: they are stable and never reused.
 var Catalogue = []checks.Check{
 	ssh.Reach,
 	ssh.HostKey,
@@ -128,7 +127,7 @@ var Catalogue = []checks.Check{
 
 	agreement.Drift,
 	agreement.Expectation,
-	engine.PolicyInForce, // the last: it tells which waivers nothing needed
+	engine.PolicyInForce, // last, because it reports which waivers were not needed
 }
 
 // NotCovered returns what can end a launch and was not tested by any check of a run, with the flag that
@@ -157,12 +156,12 @@ func NotCovered(outcomes []checks.Outcome) string {
 	return strings.Join(all, "; ")
 }
 
-// notMeasured is whether nobody asked how fast the links are.
+// notMeasured reports whether the run did not measure the speed of links.
 func notMeasured(o checks.Outcome) bool {
 	return o.Check == network.Throughput.ID && o.Verdict == checks.Skip && strings.Contains(o.Reason, "--throughput")
 }
 
-// Lookup finds a check of the catalogue by its ID.
+// Lookup returns the check with an ID.
 func Lookup(id string) (checks.Check, bool) {
 	i := slices.IndexFunc(Catalogue, func(c checks.Check) bool { return c.ID == id })
 	if i < 0 {

@@ -67,7 +67,7 @@ func TestCatalogueIsDocumented(t *testing.T) {
 	}
 }
 
-// TestEveryTextHasACheck finds files that are left of checks that are gone or renamed.
+// TestEveryTextHasACheck finds pages of checks that were removed or renamed.
 func TestEveryTextHasACheck(t *testing.T) {
 	files, err := filepath.Glob("../*/*.md")
 	if err != nil || len(files) != len(Catalogue) {
@@ -80,7 +80,7 @@ func TestEveryTextHasACheck(t *testing.T) {
 	}
 }
 
-// TestEveryCheckHasFixtures holds the catalogue and testdata together.
+// TestEveryCheckHasFixtures compares the catalogue with the files in testdata.
 func TestEveryCheckHasFixtures(t *testing.T) {
 	known := map[string]bool{}
 	for _, check := range Catalogue {
@@ -115,7 +115,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestDependenciesComeFirst: what a check asks for has been judged, by a check of the catalogue.
+// TestDependenciesComeFirst checks that every dependency is in the catalogue and is evaluated
+// first.
 func TestDependenciesComeFirst(t *testing.T) {
 	place := map[string]int{}
 	for at, i := range engine.InOrder(Catalogue) {

@@ -20,9 +20,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// mutants visits a tree of JSON once for each way in which one thing in it can be
-// otherwise: a value that is another one, something that is gone, and a list that has one
-// entry more. What is visited is named by its path, and put back behind.
+// mutants visits every single change of a JSON tree: another value, a removed entry, and an added
+// list entry. It passes the path of the change, and undoes it after the visit.
 func mutants(path string, tree any, set func(any), visit func(path string)) {
 	try := func(what string, value any) {
 		set(value)
@@ -57,7 +56,7 @@ func mutants(path string, tree any, set func(any), visit func(path string)) {
 	}
 }
 
-// treeOf is the facts as JSON's maps and lists.
+// treeOf returns the facts as maps and lists of JSON.
 func treeOf(t *testing.T, f any) (tree map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(f)
@@ -65,22 +64,21 @@ func treeOf(t *testing.T, f any) (tree map[string]any) {
 		t.Fatal(err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber() // some are larger than a float64 can tell
+	decoder.UseNumber() // float64 cannot hold all of the numbers
 	if err := decoder.Decode(&tree); err != nil {
 		t.Fatal(err)
 	}
 	return tree
 }
 
-// withSection is the facts with a section read of a tree, false where that is of another
-// kind.
+// withSection returns the facts with a section read from a tree, false if the tree has other types.
 func withSection(f facts.Facts, section facts.Section, tree any) (facts.Facts, bool) {
 	f.Take(section, facts.Facts{})
 	text, err := json.Marshal(map[facts.Section]any{section: tree})
 	return f, err == nil && json.Unmarshal(text, &f) == nil
 }
 
-// plainFleet is one node with a little of everything, and as few entries as tell of lists.
+// plainFleet returns one node with some of every kind of fact, and with short lists.
 func plainFleet() fleettest.Fleet {
 	fleet := fleettest.Healthy(1)
 	node := &fleet.Nodes[0]
@@ -91,9 +89,8 @@ func plainFleet() fleettest.Fleet {
 	return fleet
 }
 
-// TestAnyOneDrift holds a fleet against itself with any one thing otherwise, now or then,
-// on the node or on the launching machine: that is one finding at most, and it can be
-// acted upon.
+// TestAnyOneDrift compares a fleet with itself after any single change, before or now, on the node
+// or on the launching machine. The result must be at most one finding, with a fix.
 func TestAnyOneDrift(t *testing.T) {
 	judged := 0
 	hold := func(what string, was, is fleettest.Fleet) {
@@ -137,13 +134,13 @@ func TestAnyOneDrift(t *testing.T) {
 	}
 }
 
-// TestDriftExplained: what another check of the same run finds on the node is named beside
-// the command that would write it into the baseline, and nowhere else.
+// TestDriftExplained checks that a cause that another check reports on the node is named next to
+// the command that accepts the change, and nowhere else.
 func TestDriftExplained(t *testing.T) {
 	for name, c := range map[string]struct {
 		fixture string
 		only    []string
-		want    string // the note that names the checks, "" for none
+		want    string // the note with the names of the checks, "" for none
 	}{
 		"a lost GPU":                       {"gpu-lost", []string{gpu.Healthy.ID, gpu.Count.ID}, "see gpu-healthy in this report first"},
 		"nobody looked at its health":      {"gpu-lost", []string{gpu.Count.ID}, ""},
@@ -182,7 +179,8 @@ func TestDriftExplained(t *testing.T) {
 	}
 }
 
-// TestWrittenAnewByTheSameWay: a baseline that srun took us to is written by srun.
+// TestWrittenAnewByTheSameWay checks that a baseline recorded through srun is recorded again
+// through srun.
 func TestWrittenAnewByTheSameWay(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	was := checks.Baseline{File: "golden.json", Via: "srun", Nodes: fleettest.Healthy(1).Nodes}

@@ -21,7 +21,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// under is who is blamed for what by some checks and a policy, "verdict check nodes".
+// under returns the findings of some checks under a policy, each as "verdict check nodes".
 func under(fleet fleettest.Fleet, policy checks.Policy, catalogue ...checks.Check) (found []string) {
 	for _, f := range engine.Evaluate(append(catalogue, agreement.Expectation), fleet.Fleet, fleet.Launch, policy).Findings {
 		found = append(found, string(f.Verdict)+" "+f.Check+" "+strings.Join(f.Nodes, ","))
@@ -29,8 +29,7 @@ func under(fleet fleettest.Fleet, policy checks.Policy, catalogue ...checks.Chec
 	return found
 }
 
-// TestAStatementBeatsTheMajority: nobody is blamed for being unlike those who are at
-// fault themselves.
+// TestAStatementBeatsTheMajority: no node is blamed for differing from nodes that miss the policy.
 func TestAStatementBeatsTheMajority(t *testing.T) {
 	drivers := func(versions ...string) fleettest.Fleet {
 		fleet := fleettest.Healthy(len(versions))
@@ -125,7 +124,8 @@ func TestAStatementBeatsTheMajority(t *testing.T) {
 	}
 }
 
-// TestAFailedDriverIsNoAbsentOne: what could not be asked is unknown, and said once.
+// TestAFailedDriverIsNoAbsentOne: facts that a failed driver does not report are unknown, and
+// reported once.
 func TestAFailedDriverIsNoAbsentOne(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	fleet.Nodes[1].NVML = &facts.NVML{Source: "nvml", Asked: true, Failure: &facts.NVMLFailure{Kind: facts.FailureMismatch}}
@@ -135,7 +135,7 @@ func TestAFailedDriverIsNoAbsentOne(t *testing.T) {
 	}
 }
 
-// TestLinkLayersMeetThePolicy: nobody is blamed for being unlike those who miss it.
+// TestLinkLayersMeetThePolicy: no node is blamed for differing from nodes that miss the policy.
 func TestLinkLayersMeetThePolicy(t *testing.T) {
 	fleet := fleettest.Healthy(3)
 	for i := range fleet.Nodes[:2] {
@@ -157,8 +157,8 @@ func TestLinkLayersMeetThePolicy(t *testing.T) {
 	}
 }
 
-// TestDraftsAreMet: a fleet whose nodes are alike meets the policy written from it,
-// and texts of hostile nodes state nothing but themselves.
+// TestDraftsAreMet: a fleet of equal nodes meets the policy drafted from it, and texts of hostile
+// nodes state nothing but themselves.
 func TestDraftsAreMet(t *testing.T) {
 	fleet := fleettest.Healthy(3)
 	for i := range fleet.Nodes {

@@ -23,15 +23,14 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// fixture is one case of testdata/<check-id>.txtar: above the arrow what is
-// changed in a healthy fleet, below it all that the check says then.
-// testdata/README.md has the format.
+// fixture is one case of testdata/<check-id>.txtar. Above the arrow are changes to a healthy fleet,
+// below it the whole result of the check. testdata/README.md describes the format.
 type fixture struct {
 	name     string           // <check-id>/<case>
 	changed  string           // the text above the arrow
-	changes  map[string]any   // who → merge patch, read from it
+	changes  map[string]any   // subject → merge patch, parsed from the text
 	expected string           // the text from the arrow on
-	nowhere  map[int][]string // finding → texts that no field of it has
+	nowhere  map[int][]string // finding → texts that must not occur in it
 }
 
 const arrow = "=> "
@@ -47,7 +46,7 @@ func readArchive(t *testing.T, check string) *txtar.Archive {
 	return archive
 }
 
-// fixturesOf are the cases of a check.
+// fixturesOf returns the cases of a check.
 func fixturesOf(t *testing.T, check string) []fixture {
 	t.Helper()
 	var cases []fixture
@@ -62,7 +61,7 @@ func fixturesOf(t *testing.T, check string) []fixture {
 	return cases
 }
 
-// fixtureOf is one case of a check, by name.
+// fixtureOf returns one case of a check by name.
 func fixtureOf(t *testing.T, check, name string) fixture {
 	t.Helper()
 	cases := fixturesOf(t, check)
@@ -84,10 +83,10 @@ func readCase(t *testing.T, check string, file txtar.File) fixture {
 	if err := c.read(); err != nil {
 		t.Fatalf("%s: %v", c.name, err)
 	}
-	if !expected { // -update writes what comes out
+	if !expected { // -update adds the result
 		return c
 	}
-	finding := -2 // the line of the arrow is none
+	finding := -2 // the line of the arrow is not a change
 	for line := range strings.Lines(arrow + strings.TrimSpace(outcome) + "\n") {
 		if !strings.HasPrefix(line, "  ") {
 			finding++
@@ -104,18 +103,18 @@ func readCase(t *testing.T, check string, file txtar.File) fixture {
 	return c
 }
 
-// verdict is the one expected of the check.
+// verdict returns the expected verdict of the check.
 func (c fixture) verdict() checks.Verdict {
 	word, _, _ := strings.Cut(strings.TrimPrefix(c.expected, arrow), "\n")
 	word, _, _ = strings.Cut(word, ":")
 	return checks.Verdict(word)
 }
 
-// read takes the changes from their text. Each is "WHO PATH: VALUE": who are nodes,
-// "all" of them, "head", "launch", "policy" or "not_tried", the path leads into their
-// JSON; "baseline" before it says it of an earlier look.
+// read parses the changes. Each is "SUBJECT PATH: VALUE". The subject is one or more nodes, "all",
+// "head", "launch", "policy" or "not_tried", and the path leads into its JSON. "baseline" before it
+// means an earlier run.
 func (c *fixture) read() error {
-	// Into a map first: only there are keys that come twice an error.
+	// Into a map first, because only maps report duplicate keys.
 	if err := yaml.Unmarshal([]byte(c.changed), new(map[string]any)); err != nil {
 		return err
 	}
@@ -142,9 +141,9 @@ func (c *fixture) read() error {
 		}
 		for _, who := range key[:len(key)-1] {
 			path := pathTo(who, key[len(key)-1])
-			value, err := valueOf(pairs[i+1]) // one of its own for each: another line may add to it
+			value, err := valueOf(pairs[i+1]) // a copy for each, because another line may add to it
 			err = errors.Join(err, assign(changes, path, value))
-			if len(path) == 3 && path[1] == "missing" { // what could not be looked at is not there
+			if len(path) == 3 && path[1] == "missing" { // a missing section has no facts
 				err = errors.Join(err, assign(changes, []string{who, "facts", path[2]}, nil))
 			}
 			if err != nil {
@@ -155,7 +154,8 @@ func (c *fixture) read() error {
 	return nil
 }
 
-// pathTo is where something of somebody is. Sections are among a node's facts.
+// pathTo returns the path of a subject's value in the test's JSON. Sections are among the facts of
+// a node.
 func pathTo(who, path string) []string {
 	if path == "" {
 		return []string{who}
@@ -168,7 +168,7 @@ func pathTo(who, path string) []string {
 	return append([]string{who}, steps...)
 }
 
-// assign puts a value into a tree, an object beside what is there of it.
+// assign sets a value in a tree. An object is merged with the existing one.
 func assign(tree map[string]any, path []string, value any) error {
 	for last := len(path) - 1; last > 0; last-- {
 		value = map[string]any{path[last]: value}
@@ -191,8 +191,8 @@ func assign(tree map[string]any, path []string, value any) error {
 	return nil
 }
 
-// valueOf is a value of YAML as JSON has it. Keys are texts, and a size may be
-// given as 64 MiB.
+// valueOf converts a YAML value to JSON's types. Keys become text, and sizes such as 64 MiB become
+// numbers.
 func valueOf(node *yaml.Node) (any, error) {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -226,7 +226,7 @@ func valueOf(node *yaml.Node) (any, error) {
 	return value, err
 }
 
-// build is the fixture's fleet.
+// build returns the fleet and the policy of the fixture.
 func (c fixture) build(t *testing.T) (fleettest.Fleet, checks.Policy) {
 	t.Helper()
 	changes := maps.Clone(c.changes)
@@ -254,8 +254,8 @@ func (c fixture) build(t *testing.T) (fleettest.Fleet, checks.Policy) {
 	return fleet, policy
 }
 
-// baselineOf is an earlier look at a healthy fleet. It has seen the launching machine
-// only where the changes name it.
+// baselineOf returns an earlier run over a healthy fleet. It includes the launching machine only if
+// the changes name it.
 func baselineOf(t *testing.T, changes map[string]any, size int) *checks.Baseline {
 	t.Helper()
 	then := healthy(changes, size)
@@ -273,15 +273,14 @@ func baselineOf(t *testing.T, changes map[string]any, size int) *checks.Baseline
 	return earlier
 }
 
-// take is the patch of somebody, and takes it out of the changes.
+// take removes the patch of a subject from the changes and returns it.
 func take(changes map[string]any, who string) (any, bool) {
 	patch, given := changes[who]
 	delete(changes, who)
 	return patch, given
 }
 
-// healthy is the fleet that is changed, of the size and with the GPUs of the maker that the
-// changes say.
+// healthy returns the unchanged fleet, with the number of nodes and the GPU vendor of the changes.
 func healthy(changes map[string]any, size int) fleettest.Fleet {
 	if given, is := take(changes, "nodes"); is {
 		size = given.(int)
@@ -292,8 +291,7 @@ func healthy(changes map[string]any, size int) fleettest.Fleet {
 	return fleettest.Healthy(size)
 }
 
-// changedNodes takes the changes of all nodes and then those of each. A node of null
-// is left out.
+// changedNodes applies the changes for all nodes, then those for single nodes. null removes a node.
 func changedNodes(t *testing.T, healthy []facts.Node, changes map[string]any) []facts.Node {
 	t.Helper()
 	var nodes []facts.Node
@@ -309,8 +307,8 @@ func changedNodes(t *testing.T, healthy []facts.Node, changes map[string]any) []
 	return nodes
 }
 
-// changedNode is a node with a patch applied. "unreached" is the ssh section
-// of a node that has no other.
+// changedNode returns a node with a patch applied. "unreached" sets the ssh section of a node that
+// has no other section.
 func changedNode(t *testing.T, node facts.Node, patch any) facts.Node {
 	t.Helper()
 	changes, _ := patch.(map[string]any)
@@ -327,7 +325,7 @@ func changedNode(t *testing.T, node facts.Node, patch any) facts.Node {
 	}
 	if unreached {
 		var seen facts.SSH
-		if !node.Reached { // what all tell comes first
+		if !node.Reached { // the changes of all nodes come first
 			seen = *node.SSH
 		}
 		seen = patched(t, seen, ssh)
@@ -336,8 +334,8 @@ func changedNode(t *testing.T, node facts.Node, patch any) facts.Node {
 	return node
 }
 
-// changedFacts takes only the sections through JSON that are changed: with all 20 KB of
-// each node the tests would take twice as long.
+// changedFacts converts only changed sections through JSON. With all 20 KB of each node, the tests
+// would take twice as long.
 func changedFacts(t *testing.T, seen facts.Facts, changes map[string]any) facts.Facts {
 	t.Helper()
 	var part facts.Facts
@@ -351,8 +349,8 @@ func changedFacts(t *testing.T, seen facts.Facts, changes map[string]any) facts.
 	return seen
 }
 
-// patched applies a merge patch to a value by way of its JSON. Keys the value
-// does not know are an error: they are spelling mistakes.
+// patched applies a merge patch to a value through its JSON. Unknown keys are errors, because they
+// are spelling mistakes.
 func patched[T any](t *testing.T, value T, patch any) T {
 	t.Helper()
 	text, err := json.Marshal(value)
@@ -361,7 +359,7 @@ func patched[T any](t *testing.T, value T, patch any) T {
 	}
 	var tree any
 	exact := json.NewDecoder(bytes.NewReader(text))
-	exact.UseNumber() // sizes beyond 2^53 survive
+	exact.UseNumber() // keeps sizes beyond 2^53 exact
 	if err := exact.Decode(&tree); err != nil {
 		t.Fatal(err)
 	}
@@ -377,8 +375,8 @@ func patched[T any](t *testing.T, value T, patch any) T {
 	return result
 }
 
-// mergePatch is MergePatch of RFC 7396, section 2, and one thing more: an object
-// patches a list by index, so that one of eight GPUs can be told apart.
+// mergePatch is MergePatch of RFC 7396, section 2, with one addition: an object patches a list by
+// index, so that a test can change one of eight GPUs.
 func mergePatch(target, patch any) any {
 	changes, isObject := patch.(map[string]any)
 	if !isObject {
@@ -402,8 +400,8 @@ func mergePatch(target, patch any) any {
 	return object
 }
 
-// patchedList patches entries by index, "*" first; null takes one out, and the index
-// after the last one adds an entry.
+// patchedList patches entries by index, "*" first. null removes an entry, and the index after the
+// last one adds one.
 func patchedList(list []any, changes map[string]any) []any {
 	var result []any
 	for i, entry := range list {

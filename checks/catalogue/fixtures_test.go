@@ -19,8 +19,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestFixtures compares every field of every outcome. With -update it writes what
-// comes out below the arrows, for a person to read.
+// TestFixtures compares every field of every outcome. With -update it writes the results below the
+// arrows; read the diff.
 func TestFixtures(t *testing.T) {
 	for _, check := range Catalogue {
 		archive := readArchive(t, check.ID)
@@ -48,7 +48,7 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// outcome is a report of the one check as the fixture has it below the arrow.
+// outcome returns the report of the check in the format of the fixture.
 func (c fixture) outcome(report checks.Report) string {
 	outcome := report.Checks[0]
 	text := arrow + string(outcome.Verdict)
@@ -65,8 +65,7 @@ func (c fixture) outcome(report checks.Report) string {
 	return text
 }
 
-// wellSpoken holds for every finding of every fixture: it can be acted upon
-// and nothing of its templates is left.
+// wellSpoken checks that a finding has a fix, and that no placeholder is left in its texts.
 func wellSpoken(t *testing.T, f checks.Finding) {
 	t.Helper()
 	if f.Summary == "" || strings.HasSuffix(f.Summary, ".") {
@@ -87,8 +86,8 @@ func wellSpoken(t *testing.T, f checks.Finding) {
 	}
 }
 
-// lacks holds for the texts that a fixture wants nowhere in a finding, which
-// -update does not take out.
+// lacks checks that texts which the fixture forbids do not occur in a finding. -update keeps these
+// lines.
 func lacks(t *testing.T, f checks.Finding, nowhere []string) {
 	t.Helper()
 	for _, text := range slices.Concat([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix, f.Notes) {
@@ -102,19 +101,19 @@ func lacks(t *testing.T, f checks.Finding, nowhere []string) {
 
 var update = flag.Bool("update", false, "rewrite what stands below the arrows of the fixtures in testdata")
 
-// judged judges with the default policy.
+// judged evaluates with the default policy.
 func judged(l fleettest.Fleet, catalogue ...checks.Check) checks.Report {
 	return engine.Evaluate(catalogue, l.Fleet, l.Launch, checks.DefaultPolicy())
 }
 
-// alone judges by one check, which finds all that it depends on; the report is of it only.
+// alone evaluates one check with its dependencies. The report holds only that check.
 func alone(check checks.Check, l fleettest.Fleet, policy checks.Policy) checks.Report {
 	return aloneAmong(Catalogue, check, l, policy)
 }
 
 func aloneAmong(catalogue []checks.Check, check checks.Check, l fleettest.Fleet, policy checks.Policy) checks.Report {
 	if check.ID == checks.DriftID {
-		catalogue = nil // it asks them for words of a fix alone
+		catalogue = nil // drift uses the other checks only for the words of fixes
 	}
 	r := engine.Evaluate(append([]checks.Check{check}, dependencies(catalogue, check)...), l.Fleet, l.Launch, policy)
 	r.Checks = r.Checks[:1]
@@ -124,7 +123,7 @@ func aloneAmong(catalogue []checks.Check, check checks.Check, l fleettest.Fleet,
 	return r
 }
 
-// dependencies are the checks that one depends on, and what they depend on.
+// dependencies returns the direct and indirect dependencies of a check.
 func dependencies(catalogue []checks.Check, check checks.Check) (all []checks.Check) {
 	for _, id := range check.DependsOn {
 		i := slices.IndexFunc(catalogue, func(c checks.Check) bool { return c.ID == id })

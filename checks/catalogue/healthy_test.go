@@ -11,8 +11,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestNothingIsFoundOnHealthyFleets: whatever starts the ranks, on whatever they compute and
-// however many they are.
+// TestNothingIsFoundOnHealthyFleets tries fleets of all sizes, launchers and accelerators.
 func TestNothingIsFoundOnHealthyFleets(t *testing.T) {
 	for _, by := range launch.Launchers {
 		for _, accelerator := range []string{"cuda", "cpu"} {

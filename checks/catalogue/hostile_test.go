@@ -17,8 +17,8 @@ import (
 	"preflight/testhosts/sandbox"
 )
 
-// TestWhatANodeSendsIsNoCommand has nodes send text that a shell would run, and
-// looks for it in every fix where one of the two shells would run it.
+// TestWhatANodeSendsIsNoCommand has nodes send text that a shell would run, and checks every fix
+// for places where one of the two shells would run it.
 func TestWhatANodeSendsIsNoCommand(t *testing.T) {
 	const evil = "x$(touch${IFS}pwned)';touch pwned;'"
 	failed := func(outcome facts.PathOutcome) func(*fleettest.Fleet) {
@@ -120,8 +120,8 @@ func TestWhatANodeSendsIsNoCommand(t *testing.T) {
 	lines.Paste(t)
 }
 
-// TestOnlyNodesAreNamed: who answered is what the callers say, of whom one alone is named with
-// the one it called.
+// TestOnlyNodesAreNamed: only callers report who answered. A single caller is named together with
+// the node that it called.
 func TestOnlyNodesAreNamed(t *testing.T) {
 	for answered, named := range map[string]string{"w4": "w1 w4", "w9": "w1", "": "w1"} {
 		for callers, want := range []string{1: "w1 w2", 2: named} {
@@ -141,8 +141,8 @@ func TestOnlyNodesAreNamed(t *testing.T) {
 	}
 }
 
-// TestGPUFixesAreNoCommandsOfNodes has a node send text a shell would run wherever
-// a fix names something of its GPUs.
+// TestGPUFixesAreNoCommandsOfNodes has a node send text that a shell would run, in every GPU fact
+// that fixes print.
 func TestGPUFixesAreNoCommandsOfNodes(t *testing.T) {
 	const evil = "x$(touch${IFS}pwned)';touch pwned;'"
 	fleet := fleettest.Healthy(3)

@@ -20,7 +20,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// lastingOf is a fleet as it is read back from a normalized snapshot.
+// lastingOf returns a fleet as it is read from a normalized snapshot.
 func lastingOf(t *testing.T, fleet fleettest.Fleet) fleettest.Fleet {
 	t.Helper()
 	through := func(node facts.Node, tree map[string]any) facts.Node {
@@ -40,7 +40,7 @@ func lastingOf(t *testing.T, fleet fleettest.Fleet) fleettest.Fleet {
 	return fleet
 }
 
-// throughJSON is what is read back of facts, or of what lasts of them.
+// throughJSON returns facts, or the part of them that lasts, after a round trip through JSON.
 func throughJSON(t *testing.T, tree any) (read facts.Facts) {
 	t.Helper()
 	text, err := json.Marshal(tree)
@@ -53,9 +53,9 @@ func throughJSON(t *testing.T, tree any) (read facts.Facts) {
 	return read
 }
 
-// TestLastingJudgesAlike judges every fixture as it is and as its normalized snapshot: a
-// check says the same of both, or that it cannot judge the second, and never passes what
-// it has not seen.
+// TestLastingJudgesAlike evaluates every fixture and its normalized snapshot. A check must return
+// the same for both, or say that it cannot judge the snapshot. It must never pass what it has not
+// seen.
 func TestLastingJudgesAlike(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, c := range fixturesOf(t, check.ID) {
@@ -76,8 +76,8 @@ func TestLastingJudgesAlike(t *testing.T) {
 	}
 }
 
-// TestLastingHealthy has nothing to find, and cannot tell what was left out: no fleet is
-// fit for a launch by what lasts alone.
+// TestLastingHealthy expects no findings, and unknowns for what was left out: no snapshot proves
+// that a fleet is ready for a launch.
 func TestLastingHealthy(t *testing.T) {
 	fleet := lastingOf(t, fleettest.Healthy(4))
 	report := engine.Evaluate(agreement.Lasting(Catalogue), fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
@@ -100,8 +100,8 @@ func TestLastingHealthy(t *testing.T) {
 	}
 }
 
-// TestVolatileIsDeclared changes every fact that a normalized snapshot leaves out: a check
-// that says otherwise then must be declared Volatile, for it would take zeros for facts.
+// TestVolatileIsDeclared changes every fact that a normalized snapshot leaves out. A check whose
+// result changes must be declared Volatile, otherwise it would read zeros as facts.
 func TestVolatileIsDeclared(t *testing.T) {
 	for _, check := range Catalogue {
 		if check.Volatile || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return slices.Contains(facts.Momentary, s) }) {
@@ -127,7 +127,7 @@ func TestVolatileIsDeclared(t *testing.T) {
 	}
 }
 
-// disturb changes the facts of v that the tree, which is what lasts of it, has not.
+// disturb changes those facts of v that are not in tree, which holds the facts that last.
 func disturb(v reflect.Value, tree any, number int64) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -146,7 +146,7 @@ func disturb(v reflect.Value, tree any, number int64) {
 			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 			below, lasts := fields[name]
 			switch {
-			case options == "omitempty" && v.Field(i).IsZero(): // left out for being empty
+			case options == "omitempty" && v.Field(i).IsZero(): // omitted because it is empty
 			case field.Anonymous && name == "":
 				disturb(v.Field(i), tree, number)
 			case lasts:
@@ -158,7 +158,7 @@ func disturb(v reflect.Value, tree any, number int64) {
 	}
 }
 
-// shake gives a value another one; what is not there stays so.
+// shake changes a value; absent values stay absent.
 func shake(v reflect.Value, number int64) {
 	switch v.Kind() {
 	case reflect.Pointer:

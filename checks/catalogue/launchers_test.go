@@ -16,7 +16,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestMadeUpLauncher: checks ask the launcher's row, and know none by its name.
+// TestMadeUpLauncher checks that checks read the properties of a launcher and do not test for its
+// name.
 func TestMadeUpLauncher(t *testing.T) {
 	before := launch.Launchers
 	t.Cleanup(func() { launch.Launchers = before })

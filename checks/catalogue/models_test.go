@@ -17,7 +17,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestModelsAreHealthy: nothing is found on machines with GPUs as testdata/models has them.
+// TestModelsAreHealthy expects no findings on the machines of testdata/models.
 func TestModelsAreHealthy(t *testing.T) {
 	recorded, err := filepath.Glob("testdata/models/*.json")
 	if err != nil || len(recorded) != 7 {
@@ -38,10 +38,11 @@ func TestModelsAreHealthy(t *testing.T) {
 	}
 }
 
-// maySkip are the checks of GPUs that need what not every machine has, or a smoke test.
+// maySkip are the GPU checks that need hardware that not every machine has, or the smoke test.
 var maySkip = []string{"gpu-fabric", "gpu-imex", "gpu-direct", "gpu-computes", "gpu-copies"}
 
-// TestFaultsOfModels plants a fault in one GPU of one of the machines, which alone is blamed.
+// TestFaultsOfModels plants a fault in one GPU of one of these machines, and expects findings for
+// that machine only.
 func TestFaultsOfModels(t *testing.T) {
 	faults := map[string]func(*facts.Card){
 		"lost": func(c *facts.Card) {
@@ -68,8 +69,8 @@ func TestFaultsOfModels(t *testing.T) {
 	}
 }
 
-// modelFleet is the healthy fleet with other GPUs and a torch for them. The stand-in is one machine, and says
-// what is one's own of each alike.
+// modelFleet returns the healthy fleet with other GPUs and a matching torch. The stand-in describes
+// one machine, so each node gets its own values for what differs between machines.
 func modelFleet(t *testing.T, path string) fleettest.Fleet {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -84,7 +85,7 @@ func modelFleet(t *testing.T, path string) fleettest.Fleet {
 		}
 		first := seen.Cards[0]
 		if first.Name == "NVIDIA B200" {
-			seen.Driver = "570.124.06" // 560.35.03, as it has it, knows no B200, and is known to be bad
+			seen.Driver = "570.124.06" // the stand-in's 560.35.03 does not support B200, and is known to be bad
 		}
 		if !hostfile.Before(first.Capability, "10") {
 			forBlackwell(node)
@@ -104,7 +105,7 @@ func modelFleet(t *testing.T, path string) fleettest.Fleet {
 	return fleet
 }
 
-// forBlackwell has a node's torch and NCCL know these GPUs.
+// forBlackwell gives a node a torch and an NCCL that support these GPUs.
 func forBlackwell(node *facts.Node) {
 	python := node.Python
 	python.Torch.Version, python.Torch.CUDA, python.Torch.NCCLWheel = "2.8.0+cu128", "12.8", "2.27.3"
@@ -114,11 +115,11 @@ func forBlackwell(node *facts.Node) {
 	node.Toolchain.CUDA = "12.8"
 }
 
-// machineOf gives a card what is its own, and a node what its kernel and bus show of it.
+// machineOf sets what differs between cards, and the kernel's and bus's view of them.
 func machineOf(node *facts.Node, card *facts.Card, machine int) {
 	card.UUID, card.Serial = fmt.Sprintf("%s-%d", card.UUID, machine), fmt.Sprintf("%s-%d", card.Serial, machine)
 	if card.Fabric != nil && !strings.HasPrefix(card.Name, "NVIDIA GB") {
-		card.Fabric.Cluster = "" // only racks join machines
+		card.Fabric.Cluster = "" // only NVLink racks connect machines
 	}
 	device, gpu := fmt.Sprintf("/dev/nvidia%d", *card.Minor), node.GPU
 	gpu.Devices, gpu.Doors, gpu.Driver = append(gpu.Devices, device), append(gpu.Doors, facts.DeviceNode{Path: device}), append(gpu.Driver, card.Address)

@@ -8,27 +8,25 @@ import (
 	"preflight/checks"
 )
 
-// Partition is a fleet by what a run says of each node, in hostfile order.
+// Partition groups the nodes of a fleet by the result of a run, each group in hostfile order.
 type Partition struct {
-	// Good are nodes that were reached and judged by every check that ran, and that
-	// nothing which counts is said of. A warning counts where warnings fail the run; what
-	// is waived does not.
+	// Good are nodes that every check of the run judged, without a finding that counts. Warnings
+	// count only if warnings fail the run, and waived findings never count.
 	Good []string
-	// Bad are named by a finding that fails the run.
+	// Bad are nodes named by a finding that fails the run.
 	Bad []string
-	// Unknown are accused of nothing and not known to be good: a finding says that
-	// something is not known of them, a section that a check needs is missing, their
-	// connection broke, or they were not reached and nobody says that it is their fault.
-	// They had not answered when the run was interrupted, or the checks that would accuse
-	// them are switched off or waived. The exit code does not show them where another node
-	// has failed, for 1 wins over 2. By a normalized snapshot nobody is good.
+	// Unknown are nodes that are neither bad nor known to be good: something about them is unknown,
+	// a needed section is missing, their connection broke, or they were not reached and no finding
+	// blames them. That happens if the run was interrupted, or if the check that would blame them
+	// is switched off or waived. The exit code does not show them if another node failed, because 1
+	// wins over 2. With a normalized snapshot no node is good.
 	Unknown []string
-	// Whole are the checks that failed and blame no node, or the launching machine: the
-	// launch as a whole is wrong, and no other nodes would help.
+	// Whole are failed checks that blame no node, or the launching machine: the launch itself is
+	// wrong, and other nodes would not help.
 	Whole []string
 }
 
-// PartitionOf puts each node of a concluded report where it belongs.
+// PartitionOf returns the partition of a concluded report.
 func PartitionOf(r checks.Report) Partition {
 	var nodes Partition
 	accused, unsure := map[string]bool{}, map[string]bool{}
@@ -59,8 +57,7 @@ func PartitionOf(r checks.Report) Partition {
 	return nodes
 }
 
-// applied are the checks of nodes that applied, whatever became of them, one for each set of
-// sections that they need.
+// applied returns the checks of nodes that were not skipped, one for each set of needed sections.
 func applied(r checks.Report) (all []checks.Check) {
 	for _, outcome := range r.Checks {
 		check, known := Lookup(outcome.Check)

@@ -16,8 +16,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestPartition is of runs of the whole catalogue over four nodes, of which w1 is well and w2
-// cannot carry the launch, so that the exit code says nothing of the others.
+// TestPartition evaluates the whole catalogue over four nodes. w1 is healthy and w2 cannot run the
+// launch, so the exit code says nothing about the others.
 func TestPartition(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fleettest.Fleet)
@@ -33,7 +33,7 @@ func TestPartition(t *testing.T) {
 		}, Partition{Good: []string{"w1", "w3", "w4"}, Bad: []string{"w2"}}},
 		"its answer ended in the middle": {func(f *fleettest.Fleet) {
 			f.Nodes[3].Facts = facts.Facts{SSH: &facts.SSH{Cause: "truncated"}}
-		}, Partition{Good: []string{"w1", "w3"}, Bad: []string{"w2", "w4"}}}, // agent-start fails there
+		}, Partition{Good: []string{"w1", "w3"}, Bad: []string{"w2", "w4"}}}, // agent-start fails on it
 		"not heard when it was interrupted": {func(f *fleettest.Fleet) {
 			f.Nodes[3].Reached, f.Nodes[3].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "interrupted"}}
 		}, Partition{Good: []string{"w1", "w3"}, Bad: []string{"w2"}, Unknown: []string{"w4"}}},
@@ -51,8 +51,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// TestPartitionUnaccused: it is nobody's fault that a node was not reached where nobody was to
-// ask, or where that is waived.
+// TestPartitionUnaccused: an unreached node is not bad if the check that would blame it did not run
+// or is waived.
 func TestPartitionUnaccused(t *testing.T) {
 	fleet := fleettest.Healthy(3)
 	fleet.Nodes[2].Reached, fleet.Nodes[2].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "refused"}}
@@ -75,7 +75,8 @@ func TestPartitionUnaccused(t *testing.T) {
 	}
 }
 
-// TestPartitionStrict: who is only warned of is bad under strict, whether another one fails or not.
+// TestPartitionStrict: a node with only a warning is bad under --strict, whether or not another
+// node fails.
 func TestPartitionStrict(t *testing.T) {
 	warned := checks.Finding{Verdict: checks.Warn, Nodes: []string{"w1"}, Summary: "odd"}
 	failed := checks.Finding{Nodes: []string{"w2"}, Summary: "bad"}
@@ -97,7 +98,7 @@ func TestPartitionStrict(t *testing.T) {
 	}
 }
 
-// TestPartitionLostMidway: nobody says it where the checks that would are switched off.
+// TestPartitionLostMidway: the checks that would report the lost connection are switched off.
 func TestPartitionLostMidway(t *testing.T) {
 	fleet := fleettest.Healthy(4)
 	fleet.Nodes[3].SSH.Cause = "truncated"
@@ -107,13 +108,13 @@ func TestPartitionLostMidway(t *testing.T) {
 	}
 }
 
-// TestPartitionNeedsEverySection: of a node that a check could not look at nothing good is said.
+// TestPartitionNeedsEverySection: a node that a check could not judge is not good.
 func TestPartitionNeedsEverySection(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, section := range check.Needs {
 			fleet := without(fleettest.Healthy(4), 2, section)
 			r := engine.Evaluate([]checks.Check{check}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
-			r.Findings = nil // as where another check tells why
+			r.Findings = nil // as if another check reported the cause
 			if good := slices.Contains(PartitionOf(r).Good, "w3"); good != check.OnHead {
 				t.Errorf("%s without %s: good is %t", check.ID, section, good)
 			}

@@ -16,11 +16,12 @@ import (
 	"preflight/testhosts/sandbox"
 )
 
-// TestWhatIsPrintedIsSafeToPaste has whatever is not the program's own turn hostile, and
-// pastes every line that is printed then: keys of maps, names of hosts, the prediction and the
-// baseline included. Each field of a healthy fleet meets every class of hostility, and so does each
-// that only fixtures have. What makes a fixture other than a healthy fleet is what its
-// findings are of: each such field of each fixture meets a class, until they repeat.
+// TestWhatIsPrintedIsSafeToPaste replaces every text that does not come from the program itself by
+// hostile text, and pastes every printed line. This includes keys of maps, names of hosts, the
+// prediction and the baseline. Each field of a healthy fleet, and each field that only fixtures
+// have, is tried with every class of hostile text. The fields in which a fixture differs from a
+// healthy fleet are those that its findings print: each of them is tried with one class, until they
+// repeat.
 func TestWhatIsPrintedIsSafeToPaste(t *testing.T) {
 	var lines sandbox.Lines
 	lasting := hostileHealthy(&lines)
@@ -38,13 +39,13 @@ func TestWhatIsPrintedIsSafeToPaste(t *testing.T) {
 	lines.Paste(t)
 }
 
-// subject is all that is judged.
+// subject is everything that an evaluation reads.
 type subject struct {
 	Fleet  fleettest.Fleet
 	Policy checks.Policy
 }
 
-// ofHealthy is a healthy fleet that is as it was.
+// ofHealthy is a healthy fleet without changes since the baseline.
 func ofHealthy(n int) subject {
 	s := subject{fleettest.Healthy(n), checks.DefaultPolicy()}
 	then := fleettest.Healthy(n)
@@ -52,12 +53,13 @@ func ofHealthy(n int) subject {
 	return s
 }
 
-// fields are its texts by the field that they are of, all that are one host's name under "host".
+// fields returns the texts of a subject by field. All texts that are one host's name are under
+// "host".
 func (s *subject) fields(was *subject) map[string][]text {
 	fields := map[string][]text{}
 	for _, text := range textsOf(s, was) {
 		if strings.HasPrefix(text.field, ".Policy.Expect") {
-			continue // the user's own: a fix that they state is theirs
+			continue // fixes that the user states are the user's responsibility
 		}
 		if text.isChanged {
 			fields[text.field] = append(fields[text.field], text)
@@ -69,7 +71,7 @@ func (s *subject) fields(was *subject) map[string][]text {
 	return fields
 }
 
-// hostile judges with texts as a class has them.
+// hostile evaluates with texts replaced by those of a class.
 func hostile(lines *sandbox.Lines, where string, class sandbox.Class, those []text, judge func() checks.Report) {
 	for _, text := range those {
 		text.set(class.In(text.is))
@@ -80,7 +82,7 @@ func hostile(lines *sandbox.Lines, where string, class sandbox.Class, those []te
 	}
 }
 
-// hostileFixtures tries the fields by which a check's fixtures differ from a healthy fleet.
+// hostileFixtures tries the fields in which a check's fixtures differ from a healthy fleet.
 func hostileFixtures(t *testing.T, at int, lasting map[string]bool, lines *sandbox.Lines) {
 	check, classes := Catalogue[at], sandbox.Classes
 	met := map[string]int{}
@@ -110,7 +112,7 @@ func hostileFixtures(t *testing.T, at int, lasting map[string]bool, lines *sandb
 }
 
 // hostileHealthy tries the fields of a healthy fleet with the whole catalogue, one of each section
-// at a time, and tells which there are.
+// at a time, and returns the fields that exist.
 func hostileHealthy(lines *sandbox.Lines) (all map[string]bool) {
 	s := ofHealthy(3)
 	fields := s.fields(nil)
@@ -143,7 +145,7 @@ func hostileHealthy(lines *sandbox.Lines) (all map[string]bool) {
 	return all
 }
 
-// printed are the lines of a report that somebody may paste, or have DeepSpeed do so.
+// printed returns the lines of a report that a person may paste, or pass to DeepSpeed.
 func printed(r checks.Report) (lines []string) {
 	for _, f := range r.Findings {
 		lines = append(lines, f.Fix...)
@@ -163,15 +165,15 @@ func printed(r checks.Report) (lines []string) {
 	return lines
 }
 
-// text is one of a value, or the key of a map in it.
+// text is a text within a value, or the key of a map in it.
 type text struct {
-	field     string // which, whatever the index
+	field     string // the field, without indexes
 	is        string
-	isChanged bool // it is another one than elsewhere
+	isChanged bool // it differs from the value that it is compared with
 	set       func(string)
 }
 
-// textsOf are the texts of a value, compared with another one where there is one.
+// textsOf returns the texts of a value, compared with another value if there is one.
 func textsOf[T any](is, was *T) (all []text) {
 	var other reflect.Value
 	if was != nil {
@@ -181,7 +183,7 @@ func textsOf[T any](is, was *T) (all []text) {
 	return all
 }
 
-// reader reads texts of a value, and where that is a copy store puts it back.
+// reader collects the texts of a value. If the value is a copy, store writes it back.
 type reader struct {
 	all   *[]text
 	store func()
@@ -197,7 +199,7 @@ func (r reader) read(field string, is, was reflect.Value) {
 	switch is.Kind() {
 	case reflect.String:
 		if !is.CanSet() {
-			return // nobody outside its package gives it one
+			return // unexported, so no other package sets it
 		}
 		*r.all = append(*r.all, text{field, is.String(), !was.IsValid() || was.String() != is.String(), func(s string) { is.SetString(s); r.store() }})
 	case reflect.Pointer:
@@ -224,7 +226,7 @@ func (r reader) read(field string, is, was reflect.Value) {
 	}
 }
 
-// entry reads that of a map, whose value is a copy and whose key may be another by then.
+// entry reads an entry of a map. Its value is a copy, and its key may have been replaced.
 func (r reader) entry(field string, of, key, was reflect.Value) {
 	value := reflect.New(of.Type().Elem()).Elem()
 	value.Set(of.MapIndex(key))

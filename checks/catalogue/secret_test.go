@@ -11,8 +11,8 @@ import (
 	"preflight/testhosts/secrettest"
 )
 
-// TestFixturesAreReadable: of what checks are tested with nothing is taken for a secret, and so
-// nothing that they say.
+// TestFixturesAreReadable checks that no text of the fixtures looks like a secret, which reports
+// would hide.
 func TestFixturesAreReadable(t *testing.T) {
 	t.Parallel()
 	for _, check := range Catalogue {
@@ -34,8 +34,8 @@ func TestFixturesAreReadable(t *testing.T) {
 	}
 }
 
-// TestNothingSecretOfFixtures has texts of every fixture hold secrets, of each kind in turn:
-// no report does.
+// TestNothingSecretOfFixtures puts secrets of each kind into texts of every fixture, and checks
+// that no report contains them.
 func TestNothingSecretOfFixtures(t *testing.T) {
 	t.Parallel()
 	planted := secrettest.Planting{Tokens: secrettest.Tokens(1), Each: 7}

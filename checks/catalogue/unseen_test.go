@@ -18,7 +18,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// without is a fleet of which one node lacks one section.
+// without returns a fleet in which one node lacks one section.
 func without(fleet fleettest.Fleet, i int, section facts.Section) fleettest.Fleet {
 	fleet.Nodes = slices.Clone(fleet.Nodes)
 	var node *facts.Node
@@ -41,12 +41,12 @@ func without(fleet fleettest.Fleet, i int, section facts.Section) fleettest.Flee
 	}
 	node.Missing[section] = "switched off by a test"
 	fleet.NotTried = maps.Clone(fleet.NotTried)
-	delete(fleet.NotTried, section) // it was tried, and did not work there
+	delete(fleet.NotTried, section) // it was collected, but failed there
 	return fleet
 }
 
-// TestBlackout takes each needed section from each node in turn. What cannot
-// be seen is unknown there: never a pass, never a skip, never a panic.
+// TestBlackout removes each needed section from each node in turn. The check must be unknown there:
+// not a pass, a skip or a panic.
 func TestBlackout(t *testing.T) {
 	const size = 3
 	for _, check := range Catalogue {
@@ -70,8 +70,8 @@ func judgeUnseen(t *testing.T, check checks.Check, fleet fleettest.Fleet, sectio
 	}
 }
 
-// TestBlackoutElsewhere takes away sections a check does not declare: it may
-// use them, but must do without.
+// TestBlackoutElsewhere removes sections that a check does not declare. It may use them, but must
+// work without them.
 func TestBlackoutElsewhere(t *testing.T) {
 	for _, section := range sections {
 		for _, i := range []int{-1, 0, 1} {
@@ -83,7 +83,7 @@ func TestBlackoutElsewhere(t *testing.T) {
 	judged(fleet, Catalogue...)
 	fleet.Nodes = nil
 	judged(fleet, Catalogue...)
-	var empty facts.Facts // sections that are there and empty
+	var empty facts.Facts // sections that exist but are empty
 	for _, section := range reflect.ValueOf(&empty).Elem().Fields() {
 		section.Set(reflect.New(section.Type().Elem()))
 	}
@@ -94,8 +94,8 @@ func TestBlackoutElsewhere(t *testing.T) {
 	judged(fleet, Catalogue...)
 }
 
-// TestOrderOfNodesDoesNotMatter judges every failing fixture with its nodes
-// shuffled. The launch keeps its order: rank 0 stays where it was.
+// TestOrderOfNodesDoesNotMatter evaluates every failing fixture with its nodes shuffled. The launch
+// keeps its order, so rank 0 stays where it was.
 func TestOrderOfNodesDoesNotMatter(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, c := range fixturesOf(t, check.ID) {
@@ -114,8 +114,8 @@ func TestOrderOfNodesDoesNotMatter(t *testing.T) {
 	}
 }
 
-// sortedFindings is who is blamed for what, with no regard to order. Texts name
-// nodes in hostfile order, so they are compared by what does not depend on it.
+// sortedFindings returns the findings in a form that does not depend on the order of nodes. Texts
+// name nodes in hostfile order, so they are left out.
 func sortedFindings(report checks.Report) []string {
 	found := []string{}
 	for _, f := range report.Findings {
@@ -125,8 +125,8 @@ func sortedFindings(report checks.Report) []string {
 	return found
 }
 
-// TestUnnamed: nothing is said of a node that was not looked at, and no node has passed
-// because another failed.
+// TestUnnamed: a check says nothing about a node that it did not see, and a node does not pass
+// because another one failed.
 func TestUnnamed(t *testing.T) {
 	seen := &facts.Node{Name: "w1", Reached: true, Facts: facts.Facts{SHM: &facts.SHM{}}}
 	unseen := &facts.Node{Name: "w2", Reached: true}
@@ -145,7 +145,7 @@ func TestUnnamed(t *testing.T) {
 		{"shm-size", checks.Outcome{Verdict: checks.Fail}, unseen, checks.Unknown, true},
 		{"shm-size", checks.Outcome{Verdict: checks.Skip, Reason: checks.SwitchedOff}, unseen, checks.Skip, true},
 		{"shm-size", checks.Outcome{Verdict: checks.Skip, Reason: checks.AllWaived}, seen, "", true},
-		{"ssh-reach", checks.Outcome{Verdict: checks.Pass}, locked, checks.Pass, true}, // it was reached, and let nobody in
+		{"ssh-reach", checks.Outcome{Verdict: checks.Pass}, locked, checks.Pass, true}, // reached, but the login failed
 		{"ssh-shell", checks.Outcome{Verdict: checks.Unknown}, locked, checks.Unknown, true},
 		{"expectation", checks.Outcome{Verdict: checks.Pass}, locked, checks.Unknown, true},
 		{"expectation", checks.Outcome{Verdict: checks.Pass}, seen, checks.Pass, true},
@@ -163,8 +163,8 @@ func TestUnnamed(t *testing.T) {
 	}
 }
 
-// TestUnreachedIsAlwaysSaid: with the ssh check that would say it switched off,
-// the first check that could not look names the node and the reason, once.
+// TestUnreachedIsAlwaysSaid: if the ssh check is switched off, the first check that could not see a
+// node names it and the reason, once.
 func TestUnreachedIsAlwaysSaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy func(*checks.Policy)
@@ -192,8 +192,8 @@ func TestUnreachedIsAlwaysSaid(t *testing.T) {
 	}
 }
 
-// TestDeadNode: it is one finding, and what the others showed is judged. A check that is
-// about the dead one passes nobody.
+// TestDeadNode: a dead node is one finding, and the facts of the other nodes are judged. A check
+// about the dead node passes for no node.
 func TestDeadNode(t *testing.T) {
 	for dead, skipped := range [][]string{{"master-address", "master-port-free", "rendezvous"}, {"rendezvous"}} {
 		fleet := fleettest.Healthy(3)
