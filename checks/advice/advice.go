@@ -110,8 +110,8 @@ func adviseInterfaces(view checks.View) []checks.AdvisedEnv {
 // of the nodes has.
 func adviseCaches(view checks.View) (advised []checks.AdvisedEnv) {
 	for _, crowd := range ranks.CrowdedCaches(view) {
-		isSaid := slices.ContainsFunc(advised, func(env checks.AdvisedEnv) bool { return env.Name == crowd.Variable })
-		if dir := crowd.Elsewhere(); dir != "" && !isSaid {
+		isAdvised := slices.ContainsFunc(advised, func(env checks.AdvisedEnv) bool { return env.Name == crowd.Variable })
+		if dir := crowd.Elsewhere(); dir != "" && !isAdvised {
 			advised = append(advised, checks.AdvisedEnv{Name: crowd.Variable, Value: dir, Why: fmt.Sprintf(
 				"%d nodes would compile into %s, which they share over NFS; this directory is on a local disk of each node", len(crowd.Nodes), crowd.Path)})
 		}

@@ -21,17 +21,17 @@ import (
 
 // adviceOf returns advice in the form of a command line.
 func adviceOf(a checks.Advice) []string {
-	said := []string{}
+	options := []string{}
 	for _, env := range a.Env {
-		said = append(said, env.Name+"="+env.Value)
+		options = append(options, env.Name+"="+env.Value)
 	}
 	for _, arg := range a.Args {
-		said = append(said, a.Program+" "+arg)
+		options = append(options, a.Program+" "+arg)
 	}
 	for _, env := range a.Seen {
-		said = append(said, "seen: "+env.Name+"="+env.Value)
+		options = append(options, "seen: "+env.Name+"="+env.Value)
 	}
-	return said
+	return options
 }
 
 // missed simulates a rendezvous that did not bring all nodes together, and one at the address that
@@ -322,7 +322,7 @@ func plant(random *rand.Rand, fleet *fleettest.Fleet) {
 	}
 }
 
-// TestAdviceIsNoCommand: what a shell would read as more is told by its name alone.
+// TestAdviceIsNoCommand checks that a value that a shell would interpret is refused.
 func TestAdviceIsNoCommand(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	for i := range fleet.Nodes {

@@ -33,17 +33,17 @@ var NICAffinity = checks.Check{
 		for _, node := range nodes {
 			near[node] = besides(view, node, cardsOf(node))
 		}
-		told := compare.Without(nodes, func(n *facts.Node) bool { return near[n] == nil })
-		if len(told) == 0 {
+		measured := compare.Without(nodes, func(n *facts.Node) bool { return near[n] == nil })
+		if len(measured) == 0 {
 			return append(findings, checks.Skipped("no node reports how far its GPUs are from the adapters that NCCL uses")...)
 		}
-		for _, node := range told {
+		for _, node := range measured {
 			findings = append(findings, checks.OfNode(node, leftFar(view, node, near[node])...)...)
 		}
 		likeness := func(node *facts.Node) string {
 			return gpuKinds(node) + strconv.Itoa(len(near[node])) + strings.Join(portNames(ranks.NCCLNetwork(view, node).Ports), ",")
 		}
-		for _, alike := range text.GroupBy(told, likeness) {
+		for _, alike := range text.GroupBy(measured, likeness) {
 			findings = append(findings, otherRails(view, alike.All, near)...)
 		}
 		return findings

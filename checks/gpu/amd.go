@@ -70,9 +70,9 @@ func typedFor(node *facts.Node, command fix.Command) fix.Command {
 	return command
 }
 
-// spoken translates the findings on AMD GPUs. wouldSee is the message of the check, for findings
+// inMakersWords translates the findings on AMD GPUs. wouldSee is the message of the check, for findings
 // that have none of their own.
-func spoken(view checks.View, wouldSee string, findings []checks.Finding) []checks.Finding {
+func inMakersWords(view checks.View, wouldSee string, findings []checks.Finding) []checks.Finding {
 	amd := map[string]*facts.Node{}
 	for _, node := range view.Nodes {
 		if node.NVML != nil && isAMD(node) {

@@ -22,7 +22,7 @@ var Count = checks.Check{
 	Needs:     []facts.Section{facts.SectionNVML},
 	DependsOn: []string{"slots-fit"},
 	Run: func(view checks.View) []checks.Finding {
-		return spoken(view, invalidDevice, judgeGPUCount(view))
+		return inMakersWords(view, invalidDevice, judgeGPUCount(view))
 	},
 }
 

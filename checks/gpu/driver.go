@@ -26,7 +26,7 @@ var DriverLoads = checks.Check{
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNVML},
 	Run: func(view checks.View) []checks.Finding {
-		return spoken(view, noGPUs, judgeDrivers(view))
+		return inMakersWords(view, noGPUs, judgeDrivers(view))
 	},
 }
 

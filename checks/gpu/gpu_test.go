@@ -24,7 +24,7 @@ func TestUsual(t *testing.T) {
 		"most":             {[]*facts.Card{card("a", 2), card("a", 1), card("a", 1)}, map[string]int64{"a": 1}},
 		"the higher":       {[]*facts.Card{card("a", 1), card("a", 2), card("a", 2), card("a", 1)}, map[string]int64{"a": 2}},
 		"of each model":    {[]*facts.Card{card("a", 1), card("b", 5), card("a", 1), card("b", 5)}, map[string]int64{"a": 1, "b": 5}},
-		"that is told":     {[]*facts.Card{card("a", 0), card("a", 0), card("a", 3)}, map[string]int64{"a": 3}},
+		"that is known":    {[]*facts.Card{card("a", 0), card("a", 0), card("a", 3)}, map[string]int64{"a": 3}},
 		"nobody tells any": {[]*facts.Card{card("a", 0)}, map[string]int64{}},
 		"nobody is there":  {nil, map[string]int64{}},
 	} {

@@ -27,7 +27,7 @@ var Healthy = checks.Check{
 			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForHealth...)...)
 			findings = append(findings, firstOf(node, cardsOf(node), rules, xidRules(node), refusedCalls)...)
 		}
-		return spoken(view, uncorrectable, findings)
+		return inMakersWords(view, uncorrectable, findings)
 	},
 }
 

@@ -34,7 +34,7 @@ var Idle = checks.Check{
 			findings = append(findings, usedBy(node, cardsOf(node))...)
 			findings = append(findings, firstOf(node, cardsOf(node), hiddenUse(node, cardsOf(node)))...)
 		}
-		return spoken(view, outOfMemory, findings)
+		return inMakersWords(view, outOfMemory, findings)
 	},
 }
 

@@ -30,7 +30,7 @@ var IMEX = checks.Check{
 		if len(nodes) > 0 && len(joined) == 0 {
 			return append(findings, checks.Skipped("NCCL shares no GPU memory between machines")...)
 		}
-		told := compare.Without(joined, func(n *facts.Node) bool { return n.GPU.IMEX == nil })
+		checked := compare.Without(joined, func(n *facts.Node) bool { return n.GPU.IMEX == nil })
 		for _, node := range joined {
 			if node.GPU.IMEX == nil {
 				findings = append(findings, checks.UnknownFor(node, "gpu: IMEX was not checked"))
@@ -38,7 +38,7 @@ var IMEX = checks.Check{
 			}
 			findings = append(findings, checks.OfNode(node, slices.Concat(closedChannels(node), idleIMEX(node))...)...)
 		}
-		for _, domain := range text.GroupBy(told, transports.Domain) {
+		for _, domain := range text.GroupBy(checked, transports.Domain) {
 			findings = append(findings, unlikePeers(domain.All)...)
 		}
 		return findings

@@ -33,7 +33,7 @@ var Links = checks.Check{
 			findings = append(findings, firstOf(node, linkedOf(node), nvlink)...)
 			findings = append(findings, firstOf(node, cardsOf(node), pcie)...)
 		}
-		return spoken(view, slowerWay, findings)
+		return inMakersWords(view, slowerWay, findings)
 	},
 }
 

@@ -57,7 +57,7 @@ func judgeDriversAlike(view checks.View) []checks.Finding {
 		}
 		findings = append(findings, f)
 	}
-	return spoken(view, "", findings)
+	return inMakersWords(view, "", findings)
 }
 
 // unlikeAscend returns the findings on nodes with Ascend accelerators.
@@ -145,7 +145,7 @@ func judgeGPUModels(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(findings, func(f checks.Finding) bool { return f.Verdict != checks.Unknown }) {
 		findings = append(findings, unlikeVBIOS(nodes, cardsOf)...)
 	}
-	return spoken(view, "", findings)
+	return inMakersWords(view, "", findings)
 }
 
 var listModels = fix.On("nvidia-smi -L").As(fix.Look)

@@ -25,7 +25,7 @@ var SlotsFit = checks.Check{
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionGPU},
 	Run: func(view checks.View) []checks.Finding {
-		return spoken(view, invalidDevice, judgeSlots(view))
+		return inMakersWords(view, invalidDevice, judgeSlots(view))
 	},
 }
 

@@ -22,12 +22,12 @@ var TopologyFile = checks.Check{
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionEnv, facts.SectionIB},
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
-		told := compare.Without(nodes, func(n *facts.Node) bool { return len(n.Env.Topology) == 0 && topologyNamed(view, n) == "" })
-		if len(nodes) > 0 && len(told) == 0 {
+		withFile := compare.Without(nodes, func(n *facts.Node) bool { return len(n.Env.Topology) == 0 && topologyNamed(view, n) == "" })
+		if len(nodes) > 0 && len(withFile) == 0 {
 			return append(findings, checks.Skipped("no node has a topology file for NCCL")...)
 		}
 		cardsOf := usedCards(view)
-		for _, node := range told {
+		for _, node := range withFile {
 			if node.Env.Topology == nil {
 				findings = append(findings, checks.UnknownFor(node, "env: the file that "+topologyNamed(view, node)+" names was not checked"))
 			}

@@ -22,7 +22,7 @@ func TestList(t *testing.T) {
 		}
 		seen[entry.ID] = true
 		if !strings.Contains(entry.Source, "/") {
-			t.Errorf("%s does not say where that is said", entry.ID)
+			t.Errorf("%s names no source", entry.ID)
 		}
 		if entry.Fixed == "" && entry.Cure == "" {
 			t.Errorf("%s has no way out", entry.ID)

@@ -68,7 +68,7 @@ func RailsAnswered(nodes []*facts.Node) (names []string) {
 // TCP is blocked: a machine with reverse path filtering (net.ipv4.conf.*.rp_filter) drops such
 // packets, but adapters do not.
 func RailsApart(nodes []*facts.Node) bool {
-	said, tried := []facts.PathOutcome{facts.PathUnresolved, facts.PathUnroutable, facts.PathRejected, facts.PathRefused}, 0
+	explicit, tried := []facts.PathOutcome{facts.PathUnresolved, facts.PathUnroutable, facts.PathRejected, facts.PathRefused}, 0
 	for _, node := range nodes {
 		if node.Rails == nil {
 			return false
@@ -77,8 +77,8 @@ func RailsApart(nodes []*facts.Node) bool {
 			if rail.Across == nil {
 				continue
 			}
-			wasSaid := func(path facts.Path) bool { return slices.Contains(said, path.Outcome) }
-			if tried += len(rail.Across.Failed); len(rail.Across.Reached) > 0 || slices.ContainsFunc(rail.Across.Failed, func(p facts.Path) bool { return !wasSaid(p) }) {
+			isExplicit := func(path facts.Path) bool { return slices.Contains(explicit, path.Outcome) }
+			if tried += len(rail.Across.Failed); len(rail.Across.Reached) > 0 || slices.ContainsFunc(rail.Across.Failed, func(p facts.Path) bool { return !isExplicit(p) }) {
 				return false
 			}
 		}
