@@ -132,7 +132,7 @@ var rules = []rule{
 
 	{"explain", 3662, []string{"checks", "checks/catalogue", "internal/secret"}, acts, "explain reads only the text that it is given: it opens, contacts and runs nothing"},
 
-	{"report", 4080, finished, acts, draws},
+	{"report", 4110, finished, acts, draws},
 	{"report/ci", 1107, append([]string{"report"}, finished...), acts, draws},
 	{"report/html", 1664, append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", 93, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},

@@ -80,7 +80,7 @@ func (w Words) unexplained() []checks.FactDiff {
 func (w Words) Unshown() []checks.FactDiff {
 	diffs := slices.DeleteFunc(slices.Clone(w.report.Diff), w.isCovered)
 	return slices.DeleteFunc(w.foldRenamed(Folded(agreement.WithoutEchoedDiffs(diffs))), func(d checks.FactDiff) bool {
-		return slices.ContainsFunc(w.report.Findings, func(f checks.Finding) bool { return shows(f, d) })
+		return slices.ContainsFunc(w.allFindings(), func(f checks.Finding) bool { return shows(f, d) })
 	})
 }
 
@@ -155,7 +155,7 @@ func (w Words) networks() map[string][]string {
 // isCovered reports whether a fact differs only on nodes for which findings cover it.
 func (w Words) isCovered(d checks.FactDiff) bool {
 	covered := map[string]bool{}
-	for _, f := range w.report.Findings {
+	for _, f := range w.allFindings() {
 		if slices.ContainsFunc(f.Covers, func(of string) bool { return d.Fact == of || strings.HasPrefix(d.Fact, of+".") }) {
 			for _, node := range f.Nodes {
 				covered[node] = true

@@ -33,11 +33,7 @@ func WordsOf(r checks.Report) Words {
 	for i := range r.Nodes {
 		here[r.Nodes[i].Name] = true
 	}
-	findings := slices.Clone(r.Findings)
-	for _, waived := range r.Waived {
-		findings = append(findings, waived.Finding)
-	}
-	for _, f := range findings {
+	for _, f := range w.allFindings() {
 		for _, name := range f.Nodes {
 			if !here[name] {
 				w.gone[name] = true
@@ -45,6 +41,12 @@ func WordsOf(r checks.Report) Words {
 		}
 	}
 	return w
+}
+
+// allFindings returns the findings of the report, including the waived ones.
+func (w Words) allFindings() []checks.Finding {
+	waived := text.Map(w.report.Waived, func(one checks.Waived) checks.Finding { return one.Finding })
+	return slices.Concat(w.report.Findings, waived)
 }
 
 // Nodes returns a set of nodes in folded form: "w[1-3]", or "all 4 nodes".

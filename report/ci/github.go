@@ -15,25 +15,23 @@ import (
 )
 
 const (
-	// mostAnnotations is how many of each kind GitHub shows of one step. It drops the
-	// others without a word (docs.github.com, "Usage limits").
+	// mostAnnotations is how many annotations of each kind GitHub shows for one step. It silently
+	// drops the others (docs.github.com, "Usage limits").
 	mostAnnotations = 10
-	// longestTitle is how many characters of a title are written. GitHub takes 255.
+	// longestTitle is how many characters of a title are written. GitHub allows 255.
 	longestTitle = 200
-	// longestAnnotation is how many characters of one are written. GitHub takes 64 KB.
+	// longestAnnotation is how many characters of an annotation are written. GitHub allows 64 KB.
 	longestAnnotation = 4000
 )
 
-// GitHub writes the report as workflow commands, which a step of GitHub Actions turns
-// into annotations when they come on its standard output: a notice with the verdict,
-// then an error for each finding that failed or could not look, and a warning for each
-// warning, which is an error where warnings fail the run. Where the exit code is not 0 and
-// no finding says why, as after an interruption, an error says so of the run. Where there
-// are more of a kind than GitHub shows, the last one says how many.
+// GitHub writes the report as workflow commands, which GitHub Actions turns into annotations if a
+// step prints them: a notice with the verdict, an error for each failure and unknown, and a warning
+// for each warning, or an error if warnings fail the run. If the exit code is not 0 and no finding
+// explains it, as after an interruption, an error does. If there are more annotations of a kind
+// than GitHub shows, the last one counts the rest.
 //
-// Escaping is that of actions/toolkit v1 (packages/core/src/command.ts): in data %, CR
-// and LF, in properties also : and the comma. A command is one line, so no text of a node
-// can begin another.
+// Escaping is that of actions/toolkit v1 (packages/core/src/command.ts): in data %, CR and LF, in
+// properties also : and the comma. A command is one line, so no text of a node can begin another.
 func GitHub(w io.Writer, r checks.Report) error {
 	words := report.WordsOf(r)
 	var errors, warnings []annotation
@@ -48,7 +46,7 @@ func GitHub(w io.Writer, r checks.Report) error {
 		switch {
 		case p.Checks != nil:
 			add(p.Finding, "unknown", report.Details(p.Finding)+"\n"+report.LabelAffects+"  "+strings.Join(p.Checks, ", "))
-		case p.Changes != nil: // no table can be shown, and each part tells of its changes
+		case p.Changes != nil: // an annotation has no table, but each part lists its changes
 			for _, f := range p.Parts {
 				add(f, f.Check, report.Details(f))
 			}
@@ -56,7 +54,7 @@ func GitHub(w io.Writer, r checks.Report) error {
 			add(p.Finding, p.Check, report.Details(p.Finding))
 		}
 	}
-	if r.ExitCode != 0 && len(errors) == 0 { // else the mildest annotation alone would say so
+	if r.ExitCode != 0 && len(errors) == 0 { // otherwise nothing would say why the run failed
 		errors = append(errors, annotation{title: "preflight", text: words.Conclusion() + "\n" + words.Unfinished()})
 	}
 	waived := text.Map(r.Waived, func(w checks.Waived) annotation {
@@ -66,12 +64,12 @@ func GitHub(w io.Writer, r checks.Report) error {
 	fmt.Fprintf(&out, "::notice title=preflight::%s\n", commandData(report.Word(r.Verdict)+": "+words.Conclusion()+"\n"+words.Summary()))
 	annotate(&out, "error", errors, mostAnnotations)
 	annotate(&out, "warning", warnings, mostAnnotations)
-	annotate(&out, "notice", waived, mostAnnotations-1) // the first is written
+	annotate(&out, "notice", waived, mostAnnotations-1) // one notice is already written
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// annotation is one before it is escaped, and the place it is shown at, "FILE:LINE".
+// annotation is an annotation before escaping. at is the place where GitHub shows it, "FILE:LINE".
 type annotation struct{ title, text, at string }
 
 func annotate(out *strings.Builder, level string, all []annotation, most int) {
@@ -84,8 +82,9 @@ func annotate(out *strings.Builder, level string, all []annotation, most int) {
 	}
 }
 
-// inCheckout are the properties that show an annotation at its place, "" where that is
-// not below the working directory: GitHub knows files by their path in the repository.
+// inCheckout returns the properties that show an annotation at its place. It returns "" if that
+// place is not below the working directory, because GitHub knows files by their path in the
+// repository.
 func inCheckout(at string) string {
 	colon := strings.LastIndexByte(at, ':')
 	if colon < 0 {

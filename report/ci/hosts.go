@@ -15,19 +15,19 @@ import (
 	"preflight/internal/text"
 )
 
-// GoodHosts writes a hostfile of the nodes that are good ([checks.Report.Part]), in
-// hostfile order, for deepspeed --hostfile; a comment names those that are unknown,
-// which are in neither list. Where the launch as a whole fails no hosts would help, so
-// there are none, and a comment says why. deepspeed refuses a hostfile without a host.
+// GoodHosts writes a hostfile of the good nodes ([catalogue.PartitionOf]) in hostfile order, for
+// deepspeed --hostfile. A comment names the nodes that are neither good nor bad. If a check fails
+// for the whole launch, the file lists no hosts and a comment says why. deepspeed refuses a
+// hostfile without a host.
 //
-// A hostfile says how many slots a node has, not which. Where a filter has chosen others
-// than the first ones, and the launch would use those it left out, the error says by which
-// --include they are used. Where nobody said how many (-w, some Slurm jobs) a line is the
-// name alone, which deepspeed refuses, and pdsh -w ^FILE and srun --nodefile take.
+// A hostfile says how many slots a node has, not which ones. If a filter selected slots other than
+// the first ones, the launch would use the wrong slots, so GoodHosts returns an error with the
+// --include that selects them. If the number of slots is unknown (-w, some Slurm jobs), a line is
+// the name alone: deepspeed refuses that, but pdsh -w ^FILE and srun --nodefile take it.
 //
-// The comments are left out for a DeepSpeed before v0.8.0, which knows none. Without them
-// nobody can tell that the file is ours, and it is not written over. A name that
-// cannot stand in a hostfile is an error.
+// DeepSpeed before v0.8.0 knows no comments, so the file has none then. Without them preflight
+// cannot see that it wrote the file, and does not overwrite it. A name that cannot be in a hostfile
+// is an error.
 func GoodHosts(w io.Writer, r checks.Report) error {
 	split := catalogue.PartitionOf(r)
 	if split.Whole != nil {
@@ -58,10 +58,9 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// BadHosts writes the names of the nodes that are bad ([checks.Report.Part]), one a line
-// below a comment, in hostfile order. What is wrong with the launch as a whole makes no
-// node bad, for whoever drains the nodes of this list would drain the cluster because pdsh
-// is not installed here.
+// BadHosts writes the names of the bad nodes ([catalogue.PartitionOf]) in hostfile order, one per
+// line below a comment. A failure of the whole launch makes no node bad: otherwise a script that
+// drains the listed nodes would drain the whole cluster because pdsh is not installed here.
 func BadHosts(w io.Writer, r checks.Report) error {
 	split := catalogue.PartitionOf(r)
 	bad, err := hosts(r, split.Bad)
@@ -77,7 +76,7 @@ func BadHosts(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// shareOf says how many are in a list of hosts, and the nodes that are in neither.
+// shareOf says how many nodes are listed, and which nodes are in neither list.
 func shareOf(r checks.Report, listed []hostfile.Host, unknown []string) string {
 	line := fmt.Sprintf("%d of %s", len(listed), text.Plural(len(r.Nodes), "node"))
 	if len(unknown) > 0 {
@@ -86,9 +85,9 @@ func shareOf(r checks.Report, listed []hostfile.Host, unknown []string) string {
 	return line
 }
 
-// hosts are some of the nodes with the slots that the launch was judged with.
+// hosts returns nodes by name, with the slots of the launch that was judged.
 func hosts(r checks.Report, names []string) ([]hostfile.Host, error) {
-	for _, node := range r.Nodes { // those that are not listed stand in a comment
+	for _, node := range r.Nodes { // a comment names those that are not listed
 		if !isWord(node.Name) {
 			return nil, fmt.Errorf("%q cannot be written to a list of hosts: its name must be one word", text.Escape(node.Name))
 		}
@@ -100,13 +99,13 @@ func hosts(r checks.Report, names []string) ([]hostfile.Host, error) {
 	return text.Map(names, func(name string) hostfile.Host { return hostfile.Host{Name: name, Slots: slots[name]} }), nil
 }
 
-// isWord is whether a name can begin a line of a hostfile.
+// isWord reports whether a name can begin a line of a hostfile.
 func isWord(name string) bool {
 	return name != "" && name[0] != '#' && !strings.Contains(name, " ") && text.Escape(name) == name
 }
 
-// someSlots is whether a hostfile cannot say which slots of the host are used: they are
-// not its first ones.
+// someSlots reports whether a host uses slots other than its first ones, which a hostfile cannot
+// say.
 func someSlots(host hostfile.Host) bool {
 	for i, slot := range host.Slots {
 		if i != slot {
@@ -116,7 +115,7 @@ func someSlots(host hostfile.Host) bool {
 	return false
 }
 
-// included is what deepspeed --include takes to use these very slots.
+// included returns the value of deepspeed --include that selects exactly these slots.
 func included(hosts []hostfile.Host) string {
 	return strings.Join(text.Map(hosts, func(host hostfile.Host) string {
 		if !someSlots(host) {

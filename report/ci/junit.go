@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ci renders a finished report for the programs of a team: JUnit, Markdown,
-// GitHub's annotations, Nagios, Prometheus, and lists of hosts.
+// Package ci renders a finished report for a team's programs: JUnit, Markdown, GitHub annotations,
+// Nagios, Prometheus and lists of hosts.
 //
-// It refuses to look better than the report's exit code, and to hand on what a node said
-// in a way that its reader could take for markup, for a command or for another record.
+// It refuses to look better than the report's exit code, and to pass on a node's text in a form
+// that a reader could take for markup, a command or another record.
 package ci
 
 import (
@@ -21,22 +21,20 @@ import (
 	"preflight/report"
 )
 
-// judgement is one check with all that it found.
+// judgement is one check with all its findings.
 type judgement struct {
 	checks.Outcome
 	findings []checks.Finding
 	waived   []checks.Waived
 }
 
-// explained is whether the check could not look for a reason that another one tells: of
-// its own it has no finding that says so.
+// explained reports whether the check is unknown for a reason that another check reports.
 func (j judgement) explained() bool {
 	return j.Verdict == checks.Unknown && !slices.ContainsFunc(j.findings, func(f checks.Finding) bool { return f.Verdict == checks.Unknown })
 }
 
-// judgements are the checks in the order of the catalogue, those that could not look
-// or did not apply included. A finding whose check is not listed brings one of its own:
-// no reader may miss it.
+// judgements returns all checks in the order of the catalogue. A finding of a check that is not
+// listed adds that check, so that no finding is lost.
 func judgements(r checks.Report) []judgement {
 	var all []judgement
 	for _, outcome := range r.Checks {
@@ -50,7 +48,7 @@ func judgements(r checks.Report) []judgement {
 		}
 		return &all[i]
 	}
-	for _, f := range r.Findings { // they begin with the worst
+	for _, f := range r.Findings { // sorted with the worst first
 		one := of(f.Check, f.Verdict)
 		one.findings = append(one.findings, f)
 	}
@@ -61,31 +59,30 @@ func judgements(r checks.Report) []judgement {
 	return all
 }
 
-// JUnit writes the report as JUnit XML: one testsuite, one testcase a check, in the
-// order of the catalogue. Its class name is preflight.checks, so that Jenkins shows
-// package preflight.
+// JUnit writes the report as JUnit XML: one testsuite, and one testcase for each check in the order
+// of the catalogue. The class name is preflight.checks, so that Jenkins shows the package
+// preflight.
 //
-//	fail     <failure>, with the nodes, got, want, the fix and what training would say
-//	unknown  <error>; <skipped> where another testcase tells the cause, so that one node
-//	         that is down is one failure and not fifty
-//	skip     <skipped>; of a check whose findings are waived it says how long, by whom
-//	         and why, and <system-out> has what was found
-//	warn     passes, with the same text in <system-out>; where the report's exit code
-//	         says that warnings fail, <failure>
+//	fail     <failure>, with nodes, got, want, commands and what training would print
+//	unknown  <error>; <skipped> if another testcase has the cause, so that one node
+//	         that is down is one error and not fifty
+//	skip     <skipped>; for a check with waived findings it says until when, by whom
+//	         and why, and <system-out> has the findings
+//	warn     passes, with the same text in <system-out>; <failure> if the report's
+//	         exit code says that warnings fail
 //	pass     passes, with its remark, if any, in <system-out>
 //
-// A report never looks better here than its exit code: where that is not 0 and no
-// testcase says why, as after an interruption, a testcase named run does. The time is
-// the whole run's, in seconds; single checks take none that is worth measuring, so
-// theirs is 0. The timestamp is when the run began, in UTC and without a zone, as Ant's
-// schema wants it. The hostname is the launching machine's, "localhost" where it was not
-// looked at, as Ant writes it.
+// A report never looks better here than its exit code: if that is not 0 and no testcase explains
+// it, as after an interruption, a testcase named run does. The time is that of the whole run in
+// seconds. Checks take almost no time, so theirs is 0. The timestamp is when the run began, in UTC
+// and without a zone, as Ant's schema requires. The hostname is the launching machine's, or
+// "localhost", as Ant writes, if the launching machine was not looked at.
 //
 // JUnit XML has no standard. This is what three readers agree on: the schema of Jenkins
-// (jenkinsci/xunit-plugin, junit-10.xsd), its parser (jenkinsci/junit-plugin,
-// CaseResult.java, which takes the first failure of a testcase) and GitLab's
-// (lib/gitlab/ci/parsers/test/junit.rb, which shows an element's text, not its message,
-// and follows [[ATTACHMENT|…]] in the <system-out> of a failed testcase: there is none).
+// (jenkinsci/xunit-plugin, junit-10.xsd), its parser (jenkinsci/junit-plugin, CaseResult.java,
+// which takes the first failure of a testcase) and GitLab's (lib/gitlab/ci/parsers/test/junit.rb,
+// which shows an element's text instead of its message, and follows [[ATTACHMENT|…]] in the
+// <system-out> of a failed testcase: this file has none).
 func JUnit(w io.Writer, r checks.Report) error {
 	words := report.WordsOf(r)
 	suite := junitSuite{Name: "preflight", Time: junitTime(r.Seconds), Hostname: "localhost"}
@@ -158,7 +155,7 @@ type (
 	junitProblem struct {
 		Message string `xml:"message,attr"`
 		Type    string `xml:"type,attr"`
-		Text    string `xml:",cdata"` // CDATA keeps its line breaks readable
+		Text    string `xml:",cdata"` // CDATA keeps line breaks readable
 	}
 	junitSkipped struct {
 		Message string `xml:"message,attr"`
@@ -174,7 +171,7 @@ func (s *junitSuite) properties(name, value string) {
 	}
 }
 
-// add puts a testcase to the suite and counts it.
+// add appends a testcase to the suite and counts it.
 func (s *junitSuite) add(c junitCase) {
 	c.Class, c.Time = "preflight.checks", "0"
 	s.Tests++
@@ -189,8 +186,8 @@ func (s *junitSuite) add(c junitCase) {
 	s.Cases = append(s.Cases, c)
 }
 
-// testcase is one check. What XML cannot hold, control characters and what is no
-// character at all, is escaped before the encoder would replace it.
+// testcase returns the testcase of one check. It escapes characters that XML cannot hold before the
+// encoder would replace them.
 func testcase(words report.Words, one judgement, warningsFail bool) junitCase {
 	c := junitCase{Name: text.Escape(one.Check)}
 	switch {

@@ -15,29 +15,28 @@ import (
 )
 
 const (
-	// markdownMark is how our summaries begin, unseen on the page: whoever replaces an
-	// earlier comment knows it by that.
+	// markdownMark begins every summary and is invisible on the page. A script that replaces an
+	// earlier comment recognizes it by this mark.
 	markdownMark = "<!-- preflight report -->\n"
-	// mostMarkdown is how many bytes a summary has at most. A comment on GitHub takes
-	// 65,536 characters, $GITHUB_STEP_SUMMARY 1 MiB; what is larger is dropped whole.
+	// mostMarkdown is how many bytes a summary has at most. A comment on GitHub holds 65,536
+	// characters and $GITHUB_STEP_SUMMARY 1 MiB. GitHub drops a larger one completely.
 	mostMarkdown = 65_000
-	// mostForTables is how many of them the findings and the waivers take, so that there is
-	// room for what fixes the first of them.
+	// mostForTables is how many of these bytes the tables of problems and waivers take, so that
+	// there is room for the commands of the first problems.
 	mostForTables = 40_000
-	// mostInCell is how many characters of one text are written, mostInBlock how many of
-	// the commands that fix one finding.
+	// mostInCell is how many characters of one text are written, and mostInBlock how many
+	// characters of the commands of one problem.
 	mostInCell  = 400
 	mostInBlock = 4000
 )
 
-// Markdown writes the report in GitHub Flavored Markdown, for
-// $GITHUB_STEP_SUMMARY, comments on pull and merge requests: the verdict, a table of
-// the findings, the commands that fix them, what is waived, and what differs between the
-// nodes, folded.
-// It always fits in a comment: what does not is left out, and a remark says so.
+// Markdown writes the report in GitHub Flavored Markdown, for $GITHUB_STEP_SUMMARY and comments on
+// pull and merge requests: the verdict, a table of the problems, their commands, the waived
+// findings, and, folded, the differences between the nodes. It always fits in a comment: the rest
+// is left out, and a remark says so.
 //
-// Nothing a node said can end a cell, a code block or the page, become a link, an image
-// or a mention of somebody, or be taken for HTML.
+// A node's text cannot end a cell, a code block or the page, cannot become a link, an image or a
+// mention, and cannot be taken for HTML.
 func Markdown(w io.Writer, r checks.Report) error {
 	s := &summary{Words: report.WordsOf(r)}
 	s.add(markdownMark + "\n## " + report.Word(r.Verdict) + ": " + prose(s.Conclusion()) + "\n\n" + prose(s.Overview()) + "\n")
@@ -62,9 +61,8 @@ func Markdown(w io.Writer, r checks.Report) error {
 	return s.writeTo(w, "part", "this report", "the text and JSON reports have all of them")
 }
 
-// ChangesMarkdown is [report.ChangesText] as a table of GitHub Flavored Markdown, in which nothing
-// that a node said is markup. What does not fit in a comment is left out, and a remark
-// says how much.
+// ChangesMarkdown is [report.ChangesText] as a table of GitHub Flavored Markdown. No text of a node
+// is markup in it. What does not fit in a comment is left out, and a remark says how much.
 func ChangesMarkdown(w io.Writer, c report.Changed) error {
 	s := &summary{}
 	s.add(markdownMark)
@@ -85,7 +83,7 @@ func ChangesMarkdown(w io.Writer, c report.Changed) error {
 	return s.writeTo(w, "row", "these changes", "preflight diff prints all of them")
 }
 
-// changes is one row a change.
+// changes writes a table with one row for each change.
 func (s *summary) changes(rows []report.Row) {
 	header, cells := s.ChangeTable(rows)
 	fact := slices.Index(header, "fact")
@@ -105,7 +103,7 @@ type summary struct {
 	left int // parts that did not fit
 }
 
-// writeTo hands the page out, and says how many parts of what did not fit.
+// writeTo writes the page, and says how many parts did not fit.
 func (s *summary) writeTo(w io.Writer, part, of, wayOut string) error {
 	if s.left > 0 {
 		fmt.Fprintf(&s.out, "\n**Cut here:** %s of %s do not fit in a comment; %s.\n", text.Plural(s.left, part), of, wayOut)
@@ -114,8 +112,8 @@ func (s *summary) writeTo(w io.Writer, part, of, wayOut string) error {
 	return err
 }
 
-// add writes a part of the page that stands or goes as a whole. After the first that
-// does not fit none is written, so that nothing is missing in between.
+// add writes a part of the page if all of it fits. After the first part that does not fit it writes
+// none, so that nothing is missing in between.
 func (s *summary) add(part string) {
 	if s.left > 0 || s.out.Len()+len(part) > mostMarkdown {
 		s.left++
@@ -124,7 +122,7 @@ func (s *summary) add(part string) {
 	s.out.WriteString(part)
 }
 
-// table is one row for each problem.
+// table writes one row for each problem.
 func (s *summary) table(problems []report.Problem) {
 	if len(problems) == 0 {
 		return
@@ -139,7 +137,7 @@ func (s *summary) table(problems []report.Problem) {
 	}))
 }
 
-// rows ends a table, with a remark where there are more than a page should have.
+// rows ends a table. If there are too many rows, it says how many are left out.
 func (s *summary) rows(rows []string) {
 	for i, one := range rows {
 		if s.out.Len()+len(one) > mostForTables {
@@ -160,8 +158,8 @@ func (s *summary) waivers(all []checks.Waived) {
 	}))
 }
 
-// remedy is the commands of a problem, to be copied, what else is to be done, and what training
-// would print. What cures it together is one block, each alternative a block of its own.
+// remedy writes the commands of a problem for copying, its notes and what training would print.
+// Commands that cure it together are one block, and each alternative is a block of its own.
 func (s *summary) remedy(p report.Problem) {
 	if len(p.Fix)+len(p.Notes) == 0 && p.WouldSee == "" {
 		return
@@ -177,7 +175,7 @@ func (s *summary) remedy(p report.Problem) {
 		if fitting > 0 {
 			md += "\n" + paste.Label + ":\n\n" + block(strings.Join(paste.Commands[:fitting], "\n"))
 		}
-		if fitting < len(paste.Commands) { // half a command would be run like a whole one
+		if fitting < len(paste.Commands) { // a part of a command could be run by mistake
 			room, left = 0, left+len(paste.Commands)-fitting
 		}
 	}
@@ -193,8 +191,8 @@ func (s *summary) remedy(p report.Problem) {
 	s.add(md)
 }
 
-// differences are the facts on which the nodes differ and that no finding shows, the
-// majority first.
+// differences writes a folded table of the facts on which the nodes differ and that no problem
+// explains.
 func (s *summary) differences(diffs []checks.FactDiff) {
 	if len(diffs) == 0 {
 		return
@@ -211,8 +209,7 @@ func (s *summary) differences(diffs []checks.FactDiff) {
 	s.add(text + detailsEnd)
 }
 
-// others says of every check without a finding what became of it, and names them all: it is
-// folded.
+// others writes a folded list of all checks without a finding, with their outcomes.
 func (s *summary) others() {
 	var lines []string
 	for _, one := range s.Others() {
@@ -233,19 +230,19 @@ func (s *summary) others() {
 
 const detailsEnd = "\n</details>\n"
 
-// details begins a part that is folded; the blank line has Markdown go on inside.
+// details begins a folded part. The blank line makes the text inside Markdown again.
 func details(title string) string {
 	return "\n<details><summary>" + title + "</summary>\n\n"
 }
 
-// row is one of a table; its cells are Markdown already.
+// row returns one row of a table. Its cells are already Markdown.
 func row(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 
-// prose is text that holds what nodes said, in a line of Markdown, cut where it is long.
+// prose returns text that contains a node's text for a line of Markdown, cut if it is long.
 func prose(text string) string { return whole(report.Shorten(text, mostInCell)) }
 
-// whole is prose of any length. Words that GitHub or GitLab make links, mentions of somebody
-// or pictures of are code, where they do not.
+// whole is prose of any length. It puts words that GitHub or GitLab would turn into links, mentions
+// or images into code elements, where they stay text.
 func whole(words string) string {
 	return strings.Join(text.Map(strings.Split(words, " "), func(word string) string {
 		if isCalled(word) {
@@ -255,32 +252,32 @@ func whole(words string) string {
 	}), " ")
 }
 
-// isCalled is whether a word could stand for something else: user@w1, #1, www.h, http://h,
-// w1:100: for its emoji, and [issue:1] on GitLab.
+// isCalled reports whether GitHub or GitLab could turn a word into something else: user@w1, #1,
+// www.h, http://h, w1:100: into an emoji, and [issue:1] on GitLab.
 func isCalled(word string) bool {
 	colons := strings.Count(word, ":")
 	return strings.ContainsAny(word, "@#") || strings.Contains(strings.ToLower(word), "www.") ||
 		colons > 1 || colons == 1 && (strings.Contains(word, "://") || strings.Contains(word, "["))
 }
 
-// code is text as code within a line, cut where it is long.
+// code returns text as inline code, cut if it is long.
 func code(text string) string { return element(report.Shorten(text, mostInCell)) }
 
-// element is code of any length. An element takes every text, the bar in a table and
-// backticks included, which a code span does not.
+// element is code of any length. Unlike a code span, an element can hold any text, including
+// backticks and the bar in a table.
 func element(text string) string { return "<code>" + entities(text) + "</code>" }
 
-// linking is what makes a link even inside an element.
+// linking escapes what becomes a link even inside an element.
 var linking = strings.NewReplacer("://", "&#58;//", "www.", "www&#46;", "WWW.", "WWW&#46;")
 
-// entities escapes text for a line of Markdown. Lines become breaks, which a cell takes.
+// entities escapes text for a line of Markdown. Line breaks become <br>, which a cell can hold.
 func entities(words string) string {
 	lines := strings.Split(report.EscapeLines(words), "\n")
 	return linking.Replace(strings.Join(text.Map(lines, references), "<br>"))
 }
 
-// references has the characters of a line that would be markup as character references,
-// which never are, and the others as they are: many read a summary where nobody renders it.
+// references replaces the characters of a line that would be markup with character references. It
+// leaves the others alone, because many people read a summary that nothing renders.
 func references(line string) string {
 	var out strings.Builder
 	runes := []rune(line)
@@ -294,12 +291,12 @@ func references(line string) string {
 	return out.String()
 }
 
-// isMarkup is whether a character could mean something to Markdown, HTML or GitHub where
-// it stands in a line. An underscore within a word does not, and a bracket only in front
-// of what makes a link of it: no page of ours defines a name that [name] could refer to.
+// isMarkup reports whether a character could mean something to Markdown, HTML or GitHub at its
+// place in a line. An underscore within a word does not, and a bracket does so only before the part
+// that makes it a link: our pages define no name to which [name] could refer.
 //
-// Source: GitHub Flavored Markdown 0.29, 6.4 "Emphasis and strong emphasis", rules 2 and
-// 6, and 6.6 "Links"; GitLab's [[page]] is the doubled one.
+// Source: GitHub Flavored Markdown 0.29, 6.4 "Emphasis and strong emphasis", rules 2 and 6, and 6.6
+// "Links"; GitLab's [[page]] is the doubled one.
 func isMarkup(line []rune, i int) bool {
 	at := func(i int) rune {
 		if i < 0 || i >= len(line) {

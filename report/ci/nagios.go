@@ -13,30 +13,32 @@ import (
 )
 
 const (
-	// longestStatus is how many characters the text of a status line has at most: of a
-	// plugin's output NRPE 2 hands on 1,024 bytes, performance data included.
+	// longestStatus is how many characters the text of a status line has at most: NRPE 2 passes on
+	// 1,024 bytes of a plugin's output, including performance data.
 	longestStatus = 600
-	// mostFindings is how many findings are told there, and longestNodes and longestCause how
-	// many characters the nodes and the cause of each take.
+	// mostFindings is how many findings the line has, and longestNodes and longestCause how many
+	// characters the nodes and the cause of each may have.
 	mostFindings = 6
 	longestNodes = 60
 	longestCause = 120
 )
 
-// Nagios writes one status line as Nagios, Icinga, Naemon and Checkmk read it from a
-// plugin, performance data behind the bar:
+// Nagios writes one status line as Nagios, Icinga, Naemon and Checkmk read it from a plugin, with
+// performance data after the bar:
 //
 //	PREFLIGHT CRITICAL - this launch will not work: 1 problem on w2: w2: /dev/shm is too small: 64 MiB (shm-size) | nodes=2;;;0 …
 //
-// Behind the verdict are the findings, the gravest first: node, cause and check.
+// After the verdict come the findings in the order of the text, each with its nodes, cause and
+// check.
 //
-// The performance data is nodes and reached, how many checks passed, failed, warned and
-// are unknown, how many findings are waived, and the time of the run in seconds; a count's
-// maximum is that of what it counts. The form is that of the Monitoring Plugins' development guidelines.
+// The performance data is the number of nodes, of reached nodes, of checks that passed, failed,
+// warned and are unknown, and of waived findings, and the time of the run in seconds. The maximum
+// of a count is the number of things counted. The form is that of the Monitoring Plugins'
+// development guidelines.
 //
-// preflight's own exit codes are no plugin's: 1 means failed and 2 could not tell. A
-// plugin maps them: 0 stays 0 (1, WARNING, where the line begins PREFLIGHT WARNING), 1
-// becomes 2, CRITICAL, and 2 becomes 3, UNKNOWN:
+// preflight's exit codes are not those of a plugin: 1 means failed and 2 unknown. A plugin must map
+// them: 0 stays 0 (or becomes 1, WARNING, if the line begins with PREFLIGHT WARNING), 1 becomes 2,
+// CRITICAL, and 2 becomes 3, UNKNOWN:
 //
 //	line=$(preflight judge run.json --format nagios); code=$?; echo "$line"
 //	case "$code $line" in "0 PREFLIGHT WARNING"*) exit 1;; 0*) exit 0;; 1*) exit 2;; *) exit 3;; esac
@@ -58,8 +60,7 @@ func Nagios(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// causes are a line's words for each finding, and where there is none for why nothing could
-// be told.
+// causes returns the words for each finding, and if there is none, for why the verdict is unknown.
 func causes(words report.Words, r checks.Report) (all []string) {
 	for _, p := range words.Problems(false) {
 		check, parts := p.Check, []checks.Finding{p.Finding}
@@ -96,8 +97,8 @@ func nagiosState(r checks.Report) string {
 	return "OK"
 }
 
-// statusText escapes what would end the text and begin the performance data, and what
-// Nagios would hand to a browser as HTML.
+// statusText escapes what would begin the performance data, and what Nagios would pass to a browser
+// as HTML.
 func statusText(line string) string {
 	return strings.NewReplacer("|", `\x7c`, "<", `\x3c`, ">", `\x3e`).Replace(text.Escape(line))
 }

@@ -18,26 +18,25 @@ import (
 	"preflight/report"
 )
 
-// Prometheus writes the report in the text exposition format 0.0.4, for the textfile
-// collector of node_exporter (a file that ends in .prom) or a push gateway. All are
-// gauges:
+// Prometheus writes the report in the text exposition format 0.0.4, for the textfile collector of
+// node_exporter (a file that ends in .prom) or a push gateway. All metrics are gauges:
 //
 //	preflight_verdict{verdict}               1 for the run's verdict, 0 for the others
 //	preflight_check{check,verdict}           1, with the verdict of the check
-//	preflight_finding{check,node,verdict}    how many findings name the node; node is "" for
-//	                                         one that names none
-//	preflight_waived{check,node,verdict}     the same of those that are waived, with the
-//	                                         verdict that does not count
-//	preflight_node_reached{node}             1 where the agent answered, else 0
-//	preflight_smoke_ops_per_second{node,rank}  what a rank computed under load, of --smoke
-//	preflight_smoke_bits_per_second{node,stage} what a rank's link carried in the last trial of a
+//	preflight_finding{check,node,verdict}    number of findings that name the node; node is ""
+//	                                         for a finding that names none
+//	preflight_waived{check,node,verdict}     the same for waived findings, with the verdict
+//	                                         that does not count
+//	preflight_node_reached{node}             1 if the agent answered, else 0
+//	preflight_smoke_ops_per_second{node,rank}  rate of computing of a rank, with --smoke
+//	preflight_smoke_bits_per_second{node,stage} rate of a rank's link in the last trial of a
 //	                                         stage that passed
 //	preflight_run_seconds                    how long the run took
-//	preflight_last_run_timestamp_seconds     when it began; left out where a saved report
-//	                                         does not tell
+//	preflight_last_run_timestamp_seconds     when it began; left out if a saved report
+//	                                         does not say
 //
-// What does not run any more shows by the last one; the collector's own
-// node_textfile_mtime_seconds is when the file was written, by preflight judge too.
+// The last metric shows that preflight no longer runs. The collector's own
+// node_textfile_mtime_seconds is the time when the file was written, also by preflight judge.
 func Prometheus(w io.Writer, r checks.Report) error {
 	verdict := gauge("preflight_verdict", "Whether the launch can work: 1 for the verdict of the run, 0 for the others.")
 	for _, v := range []checks.Verdict{checks.Pass, checks.Warn, checks.Fail, checks.Unknown} {
@@ -81,7 +80,7 @@ func gauge(name, help string) *dto.MetricFamily {
 	return &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_GAUGE.Enum()}
 }
 
-// add adds one value, labels as pairs of name and value.
+// add adds one value. labels are pairs of name and value.
 func add(family *dto.MetricFamily, value float64, labels ...string) {
 	metric := &dto.Metric{Gauge: &dto.Gauge{Value: &value}}
 	for i := 0; i < len(labels); i += 2 {
@@ -90,8 +89,8 @@ func add(family *dto.MetricFamily, value float64, labels ...string) {
 	family.Metric = append(family.Metric, metric)
 }
 
-// countByNode adds one sample a series: a series that came twice would make Prometheus
-// refuse the whole file.
+// countByNode adds one sample per series, because Prometheus refuses a file in which a series comes
+// twice.
 func countByNode(family *dto.MetricFamily, findings []checks.Finding) {
 	type series struct{ check, node, verdict string }
 	var all []series

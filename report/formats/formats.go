@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package formats lists the ways to write a finished run, a row each. A row is all there is
-// to write for a new one: help, completion, --format, -o and the tests of all formats go by it.
+// Package formats lists the formats of a finished run. A new format needs only a row here: help,
+// completion, --format, -o and the tests of all formats use the list.
 //
 // It refuses to render anything itself, and to touch a file.
 package formats
@@ -20,17 +20,17 @@ import (
 
 // Format is one way to write a finished run.
 type Format struct {
-	Name    string   // as --format takes it, or the flag that asks for it
-	Is      string   // what it is, in words for a person
-	Endings []string // of files that are written in it where no format is named
+	Name    string   // the value of --format, or the flag that selects it
+	Is      string   // a description for a person
+	Endings []string // file name endings that select this format
 	Render  func(io.Writer, checks.Report, report.Style) error
 
-	Hosts   bool   // it lists hosts: a flag of its own asks for it
-	Unread  bool   // no person can read it on a terminal
-	AddedTo string // the environment variable of a file that it is put behind others in
+	Hosts   bool   // it lists hosts and has a flag of its own
+	Unread  bool   // people cannot read it on a terminal
+	AddedTo string // environment variable with the file to which it is appended
 }
 
-// All are the formats, Text the first.
+// All are the formats. Text is the first.
 var All = []Format{
 	{Name: Text, Is: "text", Render: report.Text},
 	{Name: "json", Is: "JSON", Endings: []string{"json"}, Render: plain(report.JSON[checks.Report])},
@@ -44,21 +44,21 @@ var All = []Format{
 	{Name: BadHosts, Is: "a list of the bad nodes", Render: plain(ci.BadHosts), Hosts: true},
 }
 
-// Text is the format that is drawn where nobody asks for another.
+// Text is the default format.
 const Text = "text"
 
-// The lists of hosts, by the flags that ask for them.
+// The lists of hosts, named as the flags that select them.
 const (
 	GoodHosts = "good-hosts"
 	BadHosts  = "bad-hosts"
 )
 
-// plain is a renderer that draws alike wherever it goes.
+// plain makes a renderer of a function that needs no style.
 func plain(render func(io.Writer, checks.Report) error) func(io.Writer, checks.Report, report.Style) error {
 	return func(w io.Writer, r checks.Report, _ report.Style) error { return render(w, r) }
 }
 
-// Of is the format of a name.
+// Of returns the format with a name.
 func Of(name string) (format Format, known bool) {
 	at := slices.IndexFunc(All, func(f Format) bool { return f.Name == name })
 	if at < 0 {
@@ -67,7 +67,7 @@ func Of(name string) (format Format, known bool) {
 	return All[at], true
 }
 
-// Names are what --format takes.
+// Names returns the values of --format.
 func Names() (names []string) {
 	for _, f := range All {
 		if !f.Hosts {
@@ -77,7 +77,7 @@ func Names() (names []string) {
 	return names
 }
 
-// ByEnding is the name of the format that a file's name tells, "" for none.
+// ByEnding returns the name of the format that a file name selects, "" for none.
 func ByEnding(path string) string {
 	ending := strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))
 	at := slices.IndexFunc(All, func(f Format) bool { return slices.Contains(f.Endings, ending) })

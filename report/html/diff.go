@@ -11,19 +11,19 @@ import (
 	"preflight/report"
 )
 
-// mostWays is how many groups of one fact are shown one by one.
+// mostWays is how many values of one fact are shown.
 const mostWays = 6
 
-// longestCell is how many characters of one value a cell of the page holds.
+// longestCell is how many characters of a value a cell of the page shows.
 const longestCell = 160
 
 // difference is one fact on which nodes differ.
 type difference struct {
 	Fact string
-	// Bar is how the fleet parts: one piece a group, in thousandths of the whole.
+	// Bar shows the sizes of the groups, one piece for each, in thousandths of the fleet.
 	Bar  []barPiece
 	Ways []way
-	// More counts the groups that are not shown, and MoreNodes the nodes in them.
+	// More is the number of values that are not shown, and MoreNodes the number of their nodes.
 	More, MoreNodes int
 }
 
@@ -37,8 +37,8 @@ type way struct {
 	Value  string
 	Absent bool
 	Nodes  set
-	// Odd is whether fewer nodes have it than the largest group: a split in
-	// halves blames nobody.
+	// Odd is true if fewer nodes have the value than the largest group. If two groups are equally
+	// large, neither is odd.
 	Odd bool
 }
 
@@ -51,7 +51,7 @@ func differences(w report.Words, diffs []checks.FactDiff) (all []difference) {
 		}
 		for i, g := range d.Groups {
 			odd := isOdd(d, g)
-			width := max(1000*len(g.Nodes)/max(total, 1), 12) // one of a thousand is seen, too
+			width := max(1000*len(g.Nodes)/max(total, 1), 12) // so that one node of a thousand is visible
 			row.Bar = append(row.Bar, barPiece{from, width, odd})
 			from += width
 			if i >= mostWays && len(d.Groups) > mostWays+1 {
@@ -67,10 +67,10 @@ func differences(w report.Words, diffs []checks.FactDiff) (all []difference) {
 	return all
 }
 
-// isOdd is whether the group is smaller than the largest, which comes first.
+// isOdd reports whether a group is smaller than the largest one, which comes first.
 func isOdd(d checks.FactDiff, g checks.FactGroup) bool { return len(g.Nodes) < len(d.Groups[0].Nodes) }
 
-// fit brings pieces that were widened to be seen back to thousandths.
+// fit scales pieces that were widened to be visible back to thousandths.
 func fit(bar []barPiece, whole int) []barPiece {
 	for i := range bar {
 		end := (bar[i].X + bar[i].Width) * 1000 / whole
@@ -80,8 +80,8 @@ func fit(bar []barPiece, whole int) []barPiece {
 	return bar
 }
 
-// cellText is the value of the i-th group. Of a long list only what the first
-// group's lacks is shown, or, of the first, what the second's does.
+// cellText returns the value of the i-th group. For a long list it returns only the entries that
+// the first group lacks, or for the first group those that the second lacks.
 func cellText(d checks.FactDiff, i int) string {
 	value := report.Value(d.Fact, d.Groups[i].Value)
 	if len(value) <= longestCell {
@@ -92,7 +92,7 @@ func cellText(d checks.FactDiff, i int) string {
 		other = min(1, len(d.Groups)-1)
 	}
 	if report.Absent(d.Groups[other]) {
-		return "present" // all of it is what the others lack; the facts of a node have it
+		return "present" // the others lack all of it; the facts of a node show it
 	}
 	if own, isList := report.Beyond(d.Groups[i], d.Groups[other]); isList {
 		value = own
@@ -100,7 +100,7 @@ func cellText(d checks.FactDiff, i int) string {
 	return report.Shorten(value, longestCell)
 }
 
-// oddNodes is nodes that are in the smaller group of equally many facts.
+// oddNodes is nodes that are odd in the same number of facts.
 type oddNodes struct {
 	Nodes set
 	Facts string // "7 facts"
@@ -109,10 +109,10 @@ type oddNodes struct {
 
 const mostOddOnes = 8
 
-// oddOnes are the nodes that differ most, by how many rows of the table name
-// them; more is how many further sets there are.
+// oddOnes returns the nodes that differ most, by the number of facts in which they are odd. more is
+// the number of sets that are left out.
 func oddOnes(w report.Words, diffs []checks.FactDiff) (all []oddNodes, more int) {
-	var odd []string // each as often as it is
+	var odd []string // once for each fact in which the node is odd
 	for _, d := range diffs {
 		for _, g := range d.Groups {
 			if isOdd(d, g) {

@@ -15,16 +15,16 @@ import (
 
 const mostCalls = 40
 
-// mesh is a mesh drill on the page. Its heat map is drawn from the facts.
+// mesh is a mesh drill on the page. The script draws its heat map from the facts.
 type mesh struct {
-	Section string // mesh or peer_mesh: where the script finds it
+	Section string // mesh or peer_mesh: the section that the script reads
 	Title   string
 	Words   string
 	Failed  []failedCalls
 	More    int
 }
 
-// failedCalls is calls to one node that ended alike.
+// failedCalls is calls to one node that failed in the same way.
 type failedCalls struct {
 	From    set
 	To      string
@@ -51,8 +51,8 @@ func meshes(w report.Words, nodes []facts.Node) (all []mesh) {
 	return all
 }
 
-// callsThatFailed are the failed calls by callee and outcome, those of most
-// callers first.
+// callsThatFailed returns the failed calls by callee and outcome, those with the most callers
+// first.
 func callsThatFailed(w report.Words, nodes []facts.Node, part func(*facts.Node) *facts.Mesh) (all []failedCalls) {
 	type ending struct{ to, outcome, err string }
 	type call struct {
@@ -82,34 +82,33 @@ type meeting struct {
 	Title    string
 	Endpoint string
 	Words    string // "6 of 8 nodes joined, complete after 4 ms"
-	Longest  string // at the right end of the time line
+	Longest  string // the time at the right end of the time line
 	Joined   []joinedNodes
 	Failed   []turnedAway
-	More     int // of Failed, left out
+	More     int // number of entries left out of Failed
 }
 
-// joinedNodes is nodes on the time line. X are thousandths of the longest time.
+// joinedNodes is nodes on the time line. JoinedX and WholeX are thousandths of the longest time.
 type joinedNodes struct {
 	Nodes           set
-	JoinedX, WholeX int // WholeX is 0 where the whole world never came
+	JoinedX, WholeX int // WholeX is 0 if the rendezvous was never complete
 	Joined, Whole   string
 }
 
-// turnedAway is nodes that did not get past one hop, all alike.
+// turnedAway is nodes that failed at the same hop in the same way.
 type turnedAway struct {
 	Nodes set
 	Hops  []hop
 	How   string
 }
 
-// hop is a step on the way in: passed, failed or never tried.
+// hop is a step of joining: passed, failed or never tried.
 type hop struct{ Name, State string }
 
-// mostJoined is how many nodes a time line shows one by one: the first and the
-// last ones.
+// mostJoined is how many nodes a time line shows separately: the first and the last ones.
 const mostJoined = 16
 
-// mostTurnedAway is how many ways to fail one meeting tells.
+// mostTurnedAway is how many kinds of failure are shown for one rendezvous.
 const mostTurnedAway = 20
 
 func meetings(w report.Words, nodes []facts.Node) (all []meeting) {
@@ -154,8 +153,8 @@ func newMeeting(w report.Words, nodes []facts.Node, part func(*facts.Node) *fact
 	return m, of.Held
 }
 
-// timeline are the nodes that joined, the first first; of many those between the
-// first and the last ones are one row.
+// timeline returns the nodes that joined in their order. Of many nodes, those between the first and
+// the last ones share one row.
 func timeline(w report.Words, joined []report.Attendance, longest float64) (rows []joinedNodes) {
 	slices.SortStableFunc(joined, func(a, b report.Attendance) int { return cmp.Compare(a.Joined, b.Joined) })
 	const firstShown, lastShown = 3, mostJoined - 4
@@ -170,7 +169,7 @@ func timeline(w report.Words, joined []report.Attendance, longest float64) (rows
 	return rows
 }
 
-// joinedRow is nodes that joined one after the other.
+// joinedRow returns the row of nodes that joined one after the other.
 func joinedRow(w report.Words, some []report.Attendance, longest float64) joinedNodes {
 	whole := 0.0
 	for _, a := range some {
@@ -194,7 +193,7 @@ func thousandths(part, whole float64) int {
 	return int(1000 * part / whole)
 }
 
-// turnedAwayAt groups the nodes that failed by where and how.
+// turnedAwayAt groups the nodes that failed by hop and error.
 func turnedAwayAt(w report.Words, failed []report.Attendance) (all []turnedAway) {
 	type how struct {
 		hop    facts.Hop
@@ -219,12 +218,12 @@ func howItFailed(r *facts.Rendezvous) string {
 	return how
 }
 
-// hopsTo is the way in up to the hop that failed. Only the node that serves the
+// hopsTo returns the steps of joining up to the one that failed. Only the node that serves the
 // store has to bind its port.
 func hopsTo(failed facts.Hop, serves bool) (hops []hop) {
 	way := []facts.Hop{facts.HopServe, facts.HopResolve, facts.HopConnect, facts.HopValidate, facts.HopJoin, facts.HopWait}
 	if !slices.Contains(way, failed) {
-		return []hop{{string(failed), "failed"}} // another version's word
+		return []hop{{string(failed), "failed"}} // a hop that only another version knows
 	}
 	state := "passed"
 	for _, name := range way {
@@ -241,22 +240,22 @@ func hopsTo(failed facts.Hop, serves bool) (hops []hop) {
 	return hops
 }
 
-// smoke is what ranks computed and how they talked.
+// smoke is the smoke test on the page: the rates of computing, and the pairs of nodes.
 type smoke struct {
 	Words string
 	Bars  []smokeBar // the slowest first
-	More  int        // nodes that are not shown
+	More  int        // number of nodes left out
 	Pairs *pairMatrix
 }
 
-// smokeBar is the slowest rank of a node.
+// smokeBar is the rates of a node's slowest rank.
 type smokeBar struct {
 	Node, Rate     string
-	X              int // of 1000, which is the fastest rank of all
+	X              int // in thousandths of the fastest rank of all
 	In, Out, Local string
 }
 
-// pairMatrix has a row and a column for each node that was paired.
+// pairMatrix has a row and a column for each node that was tried in a pair.
 type pairMatrix struct {
 	Columns []string
 	Rows    []pairRow
@@ -270,7 +269,7 @@ type pairRow struct {
 // pairCell is one pair: passed, failed or never tried, with its rate.
 type pairCell struct{ Class, Text string }
 
-// mostBars and mostPaired are how many nodes a page shows one by one.
+// mostBars and mostPaired are how many nodes a page shows separately.
 const (
 	mostBars   = 24
 	mostPaired = 24
@@ -313,8 +312,8 @@ func copied(rate float64) string {
 	return text.BitRate(rate)
 }
 
-// newPairMatrix is nil where no pair was tried. Of many nodes those go first that failed with
-// somebody.
+// newPairMatrix returns nil if no pair was tried. If there are many nodes, those with a failed pair
+// come first.
 func newPairMatrix(took []facts.Node) *pairMatrix {
 	type pair struct{ a, b string }
 	tried, failed := map[pair]pairCell{}, map[string]bool{}

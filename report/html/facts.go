@@ -15,21 +15,21 @@ import (
 	"preflight/internal/text"
 )
 
-// factTable is the facts of all nodes such that what they share is there once.
-// Nodes of a fleet mostly differ in their names, addresses, serial numbers and
-// temperatures alone.
+// factTable is the facts of all nodes, with shared values stored once. The nodes of a fleet mostly
+// differ only in names, addresses, serial numbers and temperatures.
 type factTable struct {
 	Fields []*factField `json:"fields"`
-	// Orders are for each node which of a field's values it has, counted over all its
-	// shapes; -1 where it has none.
+	// Orders are, for each node, the index of its value among the values of all shapes of a field,
+	// -1 if it has none.
 	Orders [][]int `json:"orders"`
-	// Columns are what holes are filled with: one JSON text for each value of a shape.
+	// Columns are the values for the holes: one JSON text for each value of a shape.
 	Columns []json.RawMessage `json:"columns"`
-	// Missing are the sections that could not be looked at on a node, and why.
+	// Missing are the sections that a node lacks, with the reasons.
 	Missing []map[facts.Section]string `json:"missing"`
 	Units   map[string]any             `json:"units"` // [facts.Units]
 
-	// Orders and columns that are alike are one: an address is in many facts of its node.
+	// orderAt and columnAt find equal orders and columns, so that each is stored once: an address
+	// is in many facts of its node.
 	orderAt, columnAt map[string]int
 }
 
@@ -37,23 +37,23 @@ type factTable struct {
 type factField struct {
 	Section string `json:"section"`
 	Name    string `json:"name"`
-	// Order is one of the table's, -1 where every node has the only value.
+	// Order is an index into the table's Orders, -1 if every node has the only value.
 	Order  int          `json:"order"`
 	Shapes []*factShape `json:"shapes"`
 }
 
-// factShape is values that are built alike: the same keys, lists of the same
-// length. Only what differs is kept of each.
+// factShape is values with the same structure: the same keys, and lists of the same length. Each
+// value keeps only what differs.
 type factShape struct {
 	Count int             `json:"count"`
-	Value json.RawMessage `json:"value"` // the first of them
+	Value json.RawMessage `json:"value"` // the first of these values
 	Holes []*factHole     `json:"holes"`
 }
 
-// factHole is a place at which values of one shape differ.
+// factHole is a place at which the values of a shape differ.
 type factHole struct {
 	At     []any `json:"at"`     // keys and indices from the top
-	Column int   `json:"column"` // one of the table's
+	Column int   `json:"column"` // index into the table's Columns
 }
 
 func newFactTable(nodes []facts.Node) (*factTable, error) {
@@ -62,7 +62,7 @@ func newFactTable(nodes []facts.Node) (*factTable, error) {
 	for i := range nodes {
 		m.Missing = append(m.Missing, nodes[i].Missing)
 	}
-	for _, section := range slices.Sorted(slices.Values(facts.Sections())) { // of thousands of nodes there is memory for one at a time
+	for _, section := range slices.Sorted(slices.Values(facts.Sections())) { // with thousands of nodes only one section at a time fits in memory
 		columns := map[string][]json.RawMessage{}
 		for i := range nodes {
 			fields, err := fieldsOf(&nodes[i], section)
@@ -109,7 +109,7 @@ func fieldsOf(node *facts.Node, section facts.Section) (map[string]json.RawMessa
 	return sections[string(section)], nil
 }
 
-// add sorts the values of all nodes, nil for none, into shapes.
+// add groups the values of all nodes, nil for none, by their shapes.
 func (m *factTable) add(section, name string, values []json.RawMessage) error {
 	field := &factField{Section: section, Name: name}
 	m.Fields = append(m.Fields, field)
@@ -136,7 +136,7 @@ func (m *factTable) add(section, name string, values []json.RawMessage) error {
 		placeOf[string(text)] = place{shape, len(members[shape])}
 		members[shape] = append(members[shape], value)
 	}
-	before := make([]int, len(members)) // values of the shapes before each
+	before := make([]int, len(members)) // number of values in the shapes before each
 	total := 0
 	for i, shape := range field.Shapes {
 		before[i], shape.Count = total, len(members[i])
@@ -157,7 +157,7 @@ func (m *factTable) add(section, name string, values []json.RawMessage) error {
 	return nil
 }
 
-// order is the place of an order among all, -1 for every node having the first value.
+// order returns the index of an order, and -1 if every node has the first value.
 func (m *factTable) order(order []int) int {
 	if !slices.ContainsFunc(order, func(at int) bool { return at != 0 }) {
 		return -1
@@ -165,7 +165,7 @@ func (m *factTable) order(order []int) int {
 	return numberOf(m.orderAt, fmt.Sprint(order), func() { m.Orders = append(m.Orders, order) })
 }
 
-// numberOf is where a key stands among those met, itself put there if it is new.
+// numberOf returns the index of a key. It calls put for a new key.
 func numberOf(at map[string]int, key string, put func()) int {
 	if known, met := at[key]; met {
 		return known
@@ -175,7 +175,7 @@ func numberOf(at map[string]int, key string, put func()) int {
 	return at[key]
 }
 
-// decoded keeps numbers as they were written.
+// decoded decodes JSON and keeps numbers as they were written.
 func decoded(text []byte) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -214,7 +214,8 @@ func (m *factTable) drill(shape *factShape, at []any, values []any) error {
 	return nil
 }
 
-// skeleton is a value without its leaves: alike for values of one shape.
+// skeleton returns the structure of a value without its leaves. Values of one shape have the same
+// one.
 func skeleton(value any) string {
 	var out strings.Builder
 	var walk func(any)

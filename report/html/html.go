@@ -2,7 +2,7 @@
 
 // Package html renders a finished report as one page that needs no other file and no network.
 //
-// It refuses to let in any script, style or picture but its own, and to fold away which checks fail.
+// It refuses to let in any script, style or picture but its own. It never hides which checks fail.
 package html
 
 import (
@@ -24,7 +24,7 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// The page carries all that it shows: its style, its script and its data.
+// The page contains everything that it shows: its style, its script and its data.
 var (
 	pageStyle  = assets("base.css", "findings.css", "tables.css", "drawings.css", "media.css")
 	pageScript = "\"use strict\";\n" + assets("base.js", "theme.js", "copy.js", "store.js", "names.js", "counted.js", "matrix.js", "mesh.js", "tiles.js", "facts.js", "ready.js")
@@ -36,10 +36,9 @@ var (
 	}).ParseFS(pageFiles, "page/*.html"))
 )
 
-// pagePolicy lets the page's own style and script in, by what they are, and
-// nothing else: nothing is fetched, sent or framed, and no text becomes markup
-// by script either. https://www.w3.org/TR/CSP3/ and
-// https://www.w3.org/TR/trusted-types/ say what the words mean.
+// pagePolicy allows only the page's own style and script, by their hashes. Nothing is fetched, sent
+// or framed, and no script can turn text into markup. The words are defined in
+// https://www.w3.org/TR/CSP3/ and https://www.w3.org/TR/trusted-types/.
 var pagePolicy = strings.Join([]string{
 	"default-src 'none'",
 	"style-src " + hashSource(pageStyle),
@@ -50,14 +49,13 @@ var pagePolicy = strings.Join([]string{
 	"trusted-types 'none'",
 }, "; ")
 
-// Write writes the report as one page that needs no other file and no network:
-// the verdict, findings with their fixes, nodes by checks, what differs, the
-// mesh, the rendezvous, what joins the GPUs, and the facts of every node.
+// Write writes the report as one page that needs no other file and no network: the verdict, nodes
+// by checks, the problems with their commands, the differences, the mesh, the rendezvous, how the
+// GPUs are connected, and the facts of every node.
 //
-// What nodes said is text on it and nothing more: it is escaped by place, its
-// invisible characters are written out, and the page's own policy admits no
-// script but its own. Without JavaScript all but the matrix, the heat map and
-// the facts is there.
+// Text of nodes stays text: it is escaped, its invisible characters are written out, and the page's
+// policy admits no script but its own. Without JavaScript the page lacks the matrix, the heat map
+// and the facts.
 func Write(out io.Writer, r checks.Report) error {
 	s, err := newSheet(r)
 	if err != nil {
@@ -75,22 +73,21 @@ func assets(names ...string) string {
 	for _, name := range names {
 		text, err := pageFiles.ReadFile("page/" + name)
 		if err != nil {
-			panic("report: " + err.Error()) // it is embedded
+			panic("report: " + err.Error()) // cannot happen: the file is embedded
 		}
 		all.Write(text)
 	}
 	return all.String()
 }
 
-// hashSource is how a policy names an inline style or script.
+// hashSource returns how a policy names an inline style or script.
 func hashSource(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return fmt.Sprintf("'sha256-%s'", base64.StdEncoding.EncodeToString(sum[:]))
 }
 
-// sheet is what page.html is filled with. Strings of nodes in it are raw where
-// the template escapes them (text) and escaped where a function here made words
-// of them.
+// sheet is the data for page.html. Text of nodes is raw where the template escapes it (with text),
+// and escaped where a function here made a sentence of it.
 type sheet struct {
 	checks.Report
 	Style        template.CSS
@@ -111,7 +108,7 @@ type sheet struct {
 	Smoke        *smoke
 	Machines     []machine
 	MoreMachines int
-	Links        []machine // by what the ranks of some nodes talk, and no more of these
+	Links        []machine // how the ranks of some nodes communicate; only its names are set
 	NotCovered   string
 	Usable       string
 	Data, Facts  template.JS
@@ -151,9 +148,8 @@ func newSheet(r checks.Report) (*sheet, error) {
 	return s, nil
 }
 
-// inScript is data for a script element that nothing in it can end: JSON without
-// <, > and &, and without characters that a terminal or a reader of the source would
-// be misled by.
+// inScript returns data for a script element as JSON that cannot end the element: without <, > and
+// &, and without characters that could mislead a terminal or a person who reads the source.
 func inScript(data any) (template.JS, error) {
 	var text strings.Builder
 	if err := report.Encoder(&text).Encode(data); err != nil {
@@ -162,10 +158,10 @@ func inScript(data any) (template.JS, error) {
 	return template.JS(strings.TrimSpace(text.String())), nil
 }
 
-// set is nodes as a heading names them: folded, and counted where they are many.
+// set is nodes for a heading: folded, and counted if there are many.
 type set struct {
 	Names string // folded and escaped
-	Count string // "3 of 8 nodes", "" where Names says it
+	Count string // "3 of 8 nodes", "" if Names already says it
 }
 
 func setOf(w report.Words, names []string) set { return set{w.Nodes(names), w.Share(names)} }
@@ -189,27 +185,27 @@ func tallied(w report.Words) (all []tally) {
 	return all
 }
 
-// problem is one row of the text's table, with all that the page says of it.
+// problem is one problem with all that the page says about it.
 type problem struct {
 	report.Problem
 	Anchor string
 	Nodes  set
-	Open   bool // the first is, the others are a line each
+	Open   bool // true for the first problem; the others are folded to their headings
 	Steps  []step
 
-	// Header and Rows are the table of what has changed, nil where nothing did.
+	// Header and Rows are the table of changes since a baseline, nil for other problems.
 	Header []string
 	Rows   [][]string
 }
 
-// step is one command. The page copies those that cure together.
+// step is one command. Cures is true if "Copy all" copies it.
 type step struct {
 	report.Step
 	Cures bool
 }
 
-// findingAnchor, unknownAnchor and waiverAnchor are where on the page the i-th finding, the
-// i-th block of checks that could not look and the i-th waived finding are.
+// findingAnchor, unknownAnchor and waiverAnchor return the anchors of the i-th finding, the i-th
+// block of unknown checks and the i-th waived finding.
 func findingAnchor(i int) string { return fmt.Sprintf("finding-%d", i+1) }
 
 func unknownAnchor(i int) string { return fmt.Sprintf("unknown-%d", i+1) }
@@ -234,11 +230,10 @@ func problemsOf(w report.Words) (all []problem) {
 	return all
 }
 
-// policyCheck judges the policy, and no node.
+// policyCheck is the check that judges the policy and no node.
 const policyCheck = "policy"
 
-// nodesOf is the nodes that a finding is about, nobody where it is the policy that is
-// at fault.
+// nodesOf returns the nodes of a finding, and an empty set if the policy is at fault.
 func nodesOf(w report.Words, f checks.Finding) set {
 	if len(f.Nodes) == 0 && f.Check == policyCheck {
 		return set{}
@@ -252,8 +247,8 @@ type waiver struct {
 	Nodes  set
 }
 
-// titleOf is what is true when a check passes, "" for one that another version of
-// preflight judged by.
+// titleOf returns what is true when a check passes, "" for a check that only another version of
+// preflight has.
 func titleOf(id string) string {
 	check, _ := catalogue.Lookup(id)
 	return check.Text().Title

@@ -17,15 +17,15 @@ import (
 
 const mostMachines = 8
 
-// machine is machines that are drawn alike.
+// machine is machines with the same drawing.
 type machine struct {
 	Nodes   set
 	Models  string
-	Inside  string // by what NCCL has the GPUs talk
-	Between string // and the nodes
+	Inside  string // the transport between the GPUs of a node
+	Between string // the transport between nodes
 	Drawing drawing
-	// Table is the same in words, header first: what joins each GPU with the others
-	// and with the adapters. nil where the machine reported none.
+	// Table is the same as text, with the header first: how each GPU is connected with the others
+	// and with the adapters. It is nil if the machine reported no topology.
 	Table [][]string
 }
 
@@ -35,8 +35,8 @@ func talking(w report.Words, groups []checks.Interconnect) []machine {
 	})
 }
 
-// machines are the kinds of machine with GPUs, the most frequent first; more is
-// how many kinds are left out.
+// machines returns the kinds of machines with GPUs, the most frequent first. more is the number of
+// kinds that are left out.
 func machines(w report.Words, r checks.Report) (kinds []machine, more int) {
 	linked := map[string]checks.Interconnect{}
 	for _, g := range r.Interconnect {
@@ -76,7 +76,7 @@ func kindKey(node *facts.Node, link checks.Interconnect) string {
 	return key.String()
 }
 
-// numaOf is the NUMA node of the i-th GPU, -1 where it is unknown.
+// numaOf returns the NUMA node of the i-th GPU, -1 if it is unknown.
 func numaOf(node *facts.Node, card int) int {
 	if node.GPU != nil {
 		address := node.NVML.Cards[card].Address
@@ -91,8 +91,8 @@ func numaOf(node *facts.Node, card int) int {
 	return -1
 }
 
-// linkOf says what an adapter's first active port carries: "400 Gbit/s", or its
-// state where none is active.
+// linkOf returns the rate of an adapter's first active port, "400 Gbit/s", or its state if no port
+// is active.
 func linkOf(adapter facts.HCA) string {
 	for _, port := range adapter.Ports {
 		if port.State == "ACTIVE" {
@@ -105,8 +105,8 @@ func linkOf(adapter facts.HCA) string {
 	return strings.ToLower(adapter.Ports[0].State)
 }
 
-// nearest are the GPUs that are as near to the adapter as any is, and how near;
-// none where it is equally far from all or unknown.
+// nearest returns the GPUs that are nearest to the adapter, and how near they are. It returns none
+// if all are equally far or the distance is unknown.
 func nearest(node *facts.Node, adapter facts.HCA) (cards []int, distance string) {
 	steps := []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 	best := len(steps)
@@ -126,28 +126,28 @@ func nearest(node *facts.Node, adapter facts.HCA) (cards []int, distance string)
 	return cards, steps[best]
 }
 
-// What a machine's drawing measures, in units of its view box.
+// The measures of a machine's drawing, in units of its view box.
 const (
 	cardWidth, cardHeight = 84, 44
 	gap                   = 16
 	margin                = 20
 	busHeight             = 26
-	// arcRoom is the height kept for links between single pairs.
+	// arcRoom is the height for links between single pairs.
 	arcRoom = 70
 	// stem is the length of a line between two layers.
 	stem = 26
 )
 
-// drawing is the GPUs of a machine in a row, what joins them above and its network
-// adapters below.
+// drawing is a row of a machine's GPUs, with their connections above and its network adapters
+// below.
 type drawing struct {
 	Width, Height int
-	Title         string // for whoever cannot see it
+	Title         string // for a reader who cannot see the drawing
 	Sockets       []box  // NUMA nodes around GPUs
 	Cards         []box
 	Adapters      []box
-	Buses         []box // what joins all of them: NVLink above, the network below
-	Arcs          []arc // NVLink between pairs, where it does not join all
+	Buses         []box // connections between all of them: NVLink above, the network below
+	Arcs          []arc // NVLink between pairs, if it does not connect all
 	Lines         []line
 }
 
@@ -157,8 +157,8 @@ type box struct {
 	Class               string
 }
 
-// Where the words of a box stand: its middle across, and the base lines of one
-// line of text, of two, and of one along the lower edge.
+// Middle is the horizontal middle of a box. The others are the base lines of a single line of text,
+// of two lines, and of a line along the lower edge.
 func (b box) Middle() int { return b.X + b.Width/2 }
 
 func (b box) Centre() int { return b.Y + b.Height/2 + 4 }
@@ -202,14 +202,14 @@ func draw(node *facts.Node, between nccl.Transport) drawing {
 	return a.drawing
 }
 
-// column is the left edge of the i-th of so many boxes, centred on the drawing.
+// column returns the left edge of the i-th of several boxes, centred on the drawing.
 func (a *artist) column(i, of int) int {
 	whole := of*(cardWidth+gap) - gap
 	return (a.Width-whole)/2 + i*(cardWidth+gap)
 }
 
-// above draws what joins the GPUs: one bus where all pairs have the same, an arc
-// for each pair of NVLink where only some do.
+// above draws the connections of the GPUs: one bus if all pairs have the same, and otherwise an arc
+// for each pair with NVLink.
 func (a *artist) above() {
 	cards := len(a.node.NVML.Cards)
 	pairs, same := a.pairs()
@@ -241,7 +241,7 @@ type pair struct {
 	link     string
 }
 
-// pairs are all pairs of GPUs, and what joins every one of them where that is the same.
+// pairs returns all pairs of GPUs, and their connection if all have the same.
 func (a *artist) pairs() (all []pair, same string) {
 	cards := len(a.node.NVML.Cards)
 	for i, paths := range a.node.NVML.Topology {
@@ -276,7 +276,7 @@ func (a *artist) arcs(pairs []pair) {
 	a.y = base
 }
 
-// cards draws the GPUs, and around those of one NUMA node a frame.
+// cards draws the GPUs, with a frame around those of each NUMA node.
 func (a *artist) cards() {
 	cards := len(a.node.NVML.Cards)
 	const frame = 6
@@ -304,7 +304,7 @@ func (a *artist) cards() {
 	}
 }
 
-// shortModel is a GPU's name without what all of them have: "H100 80GB HBM3".
+// shortModel returns a GPU's name without its common prefix: "H100 80GB HBM3".
 func shortModel(name string) string {
 	short := strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(name, "NVIDIA "), "Tesla "))
 	if word, _, more := strings.Cut(short, " "); more && len(short) > 12 {
@@ -340,14 +340,14 @@ func (a *artist) adapters() {
 	a.y += cardHeight
 }
 
-// network draws what joins the machine with the others.
+// network draws the connection to other machines.
 func (a *artist) network(between nccl.Transport) {
 	if between.Name == "" {
 		return
 	}
 	from := a.Adapters
 	if between.Name == "sockets" || len(from) == 0 {
-		from = nil // through the host: no adapter of GPUs' data
+		from = nil // the GPUs' data goes through the host and no adapter
 	}
 	top := a.y
 	a.y += stem
@@ -362,7 +362,7 @@ func (a *artist) network(between nccl.Transport) {
 	a.y += busHeight
 }
 
-// detail is what of a transport has room on a bus.
+// detail returns the detail of a transport if it fits on a bus.
 func detail(t nccl.Transport) string {
 	if t.Detail == "" || len(t.Detail) > 60 {
 		return ""

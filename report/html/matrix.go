@@ -15,7 +15,7 @@ import (
 )
 
 type pageData struct {
-	// Names are the nodes in hostfile order, as they are: the script escapes what it shows.
+	// Names are the nodes in hostfile order, not escaped: the script escapes what it shows.
 	Names  []string      `json:"names"`
 	Checks []matrixCheck `json:"checks"`
 	Rows   []matrixRow   `json:"rows"`
@@ -25,46 +25,46 @@ type pageData struct {
 type matrixCheck struct {
 	ID     string `json:"id"`
 	Title  string `json:"title"`
-	Cell   string `json:"cell"` // of the whole fleet
+	Cell   string `json:"cell"` // the verdict over all nodes
 	Reason string `json:"reason,omitempty"`
 }
 
-// matrixRow is nodes about which all checks say alike. One without Nodes is the
+// matrixRow is nodes that have the same verdict in every check. A row without Nodes is the
 // launching machine or the policy.
 type matrixRow struct {
 	Label string `json:"label"`
 	Nodes []int  `json:"nodes"`
-	Cells string `json:"cells"` // one letter a check
+	Cells string `json:"cells"` // one letter for each check
 }
 
-// matrixMark leads from cells to the finding that they are about.
+// matrixMark links cells to their finding.
 type matrixMark struct {
 	Check  int    `json:"check"`
-	Nodes  []int  `json:"nodes"` // none: the launching machine, or the policy
+	Nodes  []int  `json:"nodes"` // empty for the launching machine and the policy
 	Anchor string `json:"anchor"`
 }
 
-// The letters of cells. A check says of which nodes something is wrong, and only
-// when it passes as a whole that all others are right: else they are clear, which
-// is less, or partial, which is nothing at all: what another check explains is
-// not shown again of each node.
+// The letters of cells. A check names the nodes on which something is wrong. Only if it passes as a
+// whole have all nodes passed. If it fails on other nodes, a node is clear, which says less. If it
+// is unknown, a node is partial, which says nothing: what another check explains is not repeated
+// for each node.
 const (
 	cellFail    = 'f'
 	cellWarn    = 'w'
 	cellUnknown = 'u'
 	cellPass    = 'p'
-	cellWaived  = 'v' // something is wrong that the policy does not count
-	cellClear   = 'c' // nothing was found here, and something elsewhere
-	cellPartial = 'n' // the check could not judge everything
+	cellWaived  = 'v' // the policy does not count the finding
+	cellClear   = 'c' // the check found nothing here, but something on other nodes
+	cellPartial = 'n' // the check could not judge every node
 	cellSkip    = 's'
-	cellOther   = 'o' // a check of the launching machine, of the policy, or of the nodes
+	cellOther   = 'o' // the check does not judge this row
 )
 
 var cellOf = map[checks.Verdict]byte{
 	checks.Fail: cellFail, checks.Warn: cellWarn, checks.Unknown: cellUnknown, checks.Pass: cellPass, checks.Skip: cellSkip,
 }
 
-// heaviest are letters of findings, the one that counts first.
+// heaviest are the letters of findings, the one that counts most first.
 const heaviest = "fuwv"
 
 func newPageData(r checks.Report) pageData {
@@ -77,7 +77,7 @@ func newPageData(r checks.Report) pageData {
 	}
 	b := newBoard(r)
 	var waived []matrixMark
-	for i, w := range r.Waived { // before the findings, which outweigh it
+	for i, w := range r.Waived { // written first, because findings outweigh them
 		waived = append(waived, b.put(w.Finding, cellWaived, waiverAnchor(i))...)
 	}
 	w := report.WordsOf(r)
@@ -85,7 +85,7 @@ func newPageData(r checks.Report) pageData {
 	_, drift := w.Drift(false)
 	for i, f := range r.Findings {
 		if report.HasChanges(f) {
-			i = drift // all of which are shown there
+			i = drift // one block shows all of them
 		}
 		d.Marks = append(d.Marks, b.put(f, cellOf[f.Verdict], anchor(w, unknowns, i, f))...)
 	}
@@ -100,12 +100,12 @@ func newPageData(r checks.Report) pageData {
 	return d
 }
 
-// board is the cells as findings are written into them.
+// board collects the cells while findings are written into them.
 type board struct {
-	node, check map[string]int // by name, by ID
+	node, check map[string]int // indexes by name and by ID
 	cells       [][]byte       // node × check
 	head        []byte         // of the launching machine
-	policy      []byte         // of the policy, which its own check judges
+	policy      []byte         // of the policy, for the check that judges it
 }
 
 func newBoard(r checks.Report) *board {
@@ -116,7 +116,7 @@ func newBoard(r checks.Report) *board {
 	}
 	for column, o := range r.Checks {
 		b.check[o.Check] = column
-		check, _ := catalogue.Lookup(o.Check) // an empty one for what another version judged by
+		check, _ := catalogue.Lookup(o.Check) // an empty check if only another version of preflight has it
 		b.head[column], b.policy[column] = cellOther, cellOther
 		switch {
 		case check.OnHead:
@@ -131,8 +131,8 @@ func newBoard(r checks.Report) *board {
 	return b
 }
 
-// put writes a finding into its cells, and is the mark that leads from them to it;
-// none of a check that did not run, as in a report that somebody cut.
+// put writes a finding into its cells and returns the mark that links them to it. It returns none
+// if the check did not run, as in a report that somebody shortened.
 func (b *board) put(f checks.Finding, letter byte, anchor string) []matrixMark {
 	column, judged := b.check[f.Check]
 	if !judged {
@@ -153,7 +153,7 @@ func (b *board) put(f checks.Finding, letter byte, anchor string) []matrixMark {
 		}
 		mark.Nodes = append(mark.Nodes, i)
 		if letter == cellWaived {
-			b.cells[i][column] = cellWaived // it was seen there, whatever else was not
+			b.cells[i][column] = cellWaived // the waived finding was seen, even if the node is unknown otherwise
 			continue
 		}
 		b.cells[i][column] = heavier(b.cells[i][column], letter)
@@ -161,7 +161,7 @@ func (b *board) put(f checks.Finding, letter byte, anchor string) []matrixMark {
 	return []matrixMark{mark}
 }
 
-// untouched is the cell of a node that no finding of the check names.
+// untouched returns the cell of a node that no finding of the check names.
 func untouched(o checks.Outcome, check checks.Check, node *facts.Node) byte {
 	switch verdict, judges := check.Unnamed(o, node); {
 	case !judges:
@@ -174,7 +174,7 @@ func untouched(o checks.Outcome, check checks.Check, node *facts.Node) byte {
 	return cellClear
 }
 
-// heavier is the letter that a cell shows for what it has and what a finding adds.
+// heavier returns the letter that a cell shows after a finding was added.
 func heavier(has, adds byte) byte {
 	for _, letter := range []byte(heaviest) {
 		if has == letter || adds == letter {
@@ -184,7 +184,7 @@ func heavier(has, adds byte) byte {
 	return has
 }
 
-// anchor is where on the page a finding is shown.
+// anchor returns the anchor of a finding on the page.
 func anchor(w report.Words, unknowns []report.Unknown, number int, f checks.Finding) string {
 	if f.Verdict != checks.Unknown {
 		return findingAnchor(number)
@@ -193,8 +193,8 @@ func anchor(w report.Words, unknowns []report.Unknown, number int, f checks.Find
 	return unknownAnchor(slices.IndexFunc(unknowns, func(u report.Unknown) bool { return u.Summary == f.Summary && u.Names == nodes }))
 }
 
-// foldRows makes one row of the nodes whose cells are alike, in hostfile order of
-// their first nodes.
+// foldRows makes one row of the nodes whose cells are equal, in hostfile order of their first
+// nodes.
 func foldRows(nodes []facts.Node, cells [][]byte) (rows []matrixRow) {
 	all := make([]int, len(nodes))
 	for i := range all {
