@@ -61,7 +61,7 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		f.Summary = cause.Title
 	}
 	f.Hearsay = !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.cause == id && v.kind != Echo })
-	f.before(cause.Checks, values)
+	f.addChecks(cause.Checks, values)
 	if len(f.Nodes) > 0 {
 		values["node"] = f.Nodes[0]
 	}
@@ -94,8 +94,8 @@ func strongest(id string, verdicts []verdict) (own []verdict) {
 	return own
 }
 
-// before sets the checks and the command that find the cause before the next launch.
-func (f *finding) before(checks []string, values map[string]string) {
+// addChecks sets the checks and the command that find the cause before the next launch.
+func (f *finding) addChecks(checks []string, values map[string]string) {
 	if f.Checks = checks; len(checks) == 0 {
 		return
 	}

@@ -57,7 +57,7 @@ func (r *reader) read() (line, error) {
 			var more bool
 			text, r.rest, more = bytes.Cut(r.rest, []byte{'\r'})
 			if text = plainText(text); len(text) > 0 {
-				return line{r.number, r.seams.apart(r.behind(text, more))}, nil
+				return line{r.number, r.seams.apart(r.withPrefix(text, more))}, nil
 			}
 		}
 		if r.err != nil {
@@ -78,9 +78,9 @@ func (r *reader) read() (line, error) {
 	}
 }
 
-// behind puts the prefix of its line before text that follows a carriage return. Launchers write a
-// prefix once per line, and not again when a progress bar starts over.
-func (r *reader) behind(text []byte, more bool) []byte {
+// withPrefix puts the prefix of its line before text that follows a carriage return. Launchers
+// write a prefix once per line, and not again when a progress bar starts over.
+func (r *reader) withPrefix(text []byte, more bool) []byte {
 	switch {
 	case r.heading && (len(r.head) == 0 || bytes.Contains(text, []byte("%|"))):
 	case r.headed >= mostHeaded:

@@ -28,7 +28,7 @@ type event struct {
 	signature *Signature
 	exception string            // text of an exception or alarm whose meaning no signature knows
 	values    map[string]string // by group name of the pattern
-	told      *told             // further lines of an exception, nil for other messages
+	told      *furtherLines     // further lines of an exception, nil for other messages
 	speaker
 	at       stamp
 	file     int // index of the source
@@ -52,7 +52,7 @@ type matcher struct {
 	open       []half
 	own        []event // exceptions and alarms that may turn out to be the start of a message
 	tracebacks tracebacks
-	telling    []*told
+	telling    []*furtherLines
 	seen       *tally
 }
 
@@ -92,7 +92,7 @@ func (m *matcher) take(l scanned) {
 	m.seen.position++
 	m.recent.add(l.line)
 	m.seen.network.take(m.node, l.text)
-	m.listen(l.line)
+	m.extend(l.line)
 	exception := m.tracebacks.take(&m.recent, l.text)
 	m.straddle(l.broken)
 	m.settle(l.text)
@@ -118,9 +118,9 @@ func (m *matcher) take(l scanned) {
 	if m.goesOn(message) {
 		return
 	}
-	var goesOn *told
+	var goesOn *furtherLines
 	if exception != "" {
-		goesOn = m.tells(l.line)
+		goesOn = m.followLines(l.line)
 	}
 	known := false
 	for _, p := range l.possible() {

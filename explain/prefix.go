@@ -138,10 +138,10 @@ func (r *recent) inTable(who speaker) speaker {
 var (
 	fileEndings = regexp.MustCompile(`(?:\.(?:gz|zst|log|txt|out|err|stdout|stderr)(?:\.\d{1,3})?)+$`)
 	fileWords   = regexp.MustCompile(`^(?:train|training|log|output|stdout|stderr|run|slurm-\d+)[-_.]+`)
-	// nobodys are names that programs give to the log of every node or rank.
-	nobodys = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|slurm-\d+|(?:\w*_)?rank_\d+\.json|\w+_rank_\d+(?:\.\w+)?|-)?$`)
-	ranks   = regexp.MustCompile(`^(?:(?:local|global)?[-_]?rank[-_]?)?\d+$`)
-	dates   = regexp.MustCompile(`\d{4}-?\d\d-?\d\d`)
+	// genericNames are names that programs give to the log of every node or rank.
+	genericNames = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|slurm-\d+|(?:\w*_)?rank_\d+\.json|\w+_rank_\d+(?:\.\w+)?|-)?$`)
+	ranks        = regexp.MustCompile(`^(?:(?:local|global)?[-_]?rank[-_]?)?\d+$`)
+	dates        = regexp.MustCompile(`\d{4}-?\d\d-?\d\d`)
 	// hostNames matches typical names of cluster hosts. runs matches names of runs and jobs, which
 	// look similar.
 	hostNames = regexp.MustCompile(`^[A-Za-z][\w.-]*\d[\w.-]*$|^\d[\d.]+$`)
@@ -154,7 +154,7 @@ func nodeOfFile(name string) string {
 	for range 2 {
 		folder, file := path.Split(name)
 		file = fileEndings.ReplaceAllString(file, "")
-		if !nobodys.MatchString(file) {
+		if !genericNames.MatchString(file) {
 			file = fileWords.ReplaceAllString(file, "")
 			if !hostNames.MatchString(file) || ranks.MatchString(file) || dates.MatchString(file) || runs.MatchString(file) {
 				return ""

@@ -175,7 +175,7 @@ func shape(text, buffer []byte) []byte {
 
 func firstOf(candidates []*pattern, text string) *pattern {
 	for _, p := range candidates {
-		if p.in(text) {
+		if p.matches(text) {
 			return p
 		}
 	}

@@ -213,8 +213,8 @@ func (p *pattern) silent() bool {
 	return p.Kind == Success || p.Kind == Context && p.says.NumSubexp() == 0
 }
 
-// in reports whether a message matches and no exception in Unless applies.
-func (p *pattern) in(text string) bool {
+// matches reports whether a message matches and no expression of Unless does.
+func (p *pattern) matches(text string) bool {
 	return p.says.MatchString(text) && !p.exempted(text)
 }
 

@@ -152,9 +152,9 @@ func chains(text []byte) bool {
 	return slices.ContainsFunc(chained, func(words []byte) bool { return bytes.Contains(text, words) })
 }
 
-// told holds the lines of an exception after its first one, such as the missing keys or advice.
-// Python does not mark the end, so it ends where its writer begins something else.
-type told struct {
+// furtherLines holds the lines of an exception after its first one, such as the missing keys or
+// advice. Python does not mark the end, so it ends where its writer begins something else.
+type furtherLines struct {
 	writer     // if its prefix contains the time, a line without indentation is another message
 	first  int // line number of the exception
 	last   int // number of the last line that belongs to it
@@ -177,23 +177,23 @@ const (
 // launchers' tables.
 var another = regexp.MustCompile(`^(?:frame #\d+: |Exception raised from |[^\pL\pN]*$)|%\|`)
 
-// tells begins to collect the further lines of an exception that ends on this line.
-func (m *matcher) tells(l line) *told {
+// followLines begins to collect the further lines of an exception that ends on this line.
+func (m *matcher) followLines(l line) *furtherLines {
 	if len(m.telling) >= mostTelling || len(m.seen.occurrences) >= mostHeard {
 		return nil
 	}
-	t := &told{writer: writerBehind(decoration(l.text)), first: l.number, last: l.number}
+	t := &furtherLines{writer: writerBehind(decoration(l.text)), first: l.number, last: l.number}
 	m.telling = append(m.telling, t)
 	return t
 }
 
-// listen passes a line to the exceptions that may continue on it.
-func (m *matcher) listen(l line) {
-	m.telling = slices.DeleteFunc(m.telling, func(t *told) bool { return !t.goesOn(l) })
+// extend passes a line to the exceptions that may continue on it.
+func (m *matcher) extend(l line) {
+	m.telling = slices.DeleteFunc(m.telling, func(t *furtherLines) bool { return !t.goesOn(l) })
 }
 
 // goesOn reports whether more lines may follow this one.
-func (t *told) goesOn(l line) bool {
+func (t *furtherLines) goesOn(l line) bool {
 	if l.number > t.first+toldWithin {
 		return false
 	}

@@ -40,7 +40,7 @@ func (p Prediction) GPUsUsed() func(*facts.Node) []int {
 		used := slotsOf(node)
 		hiding := p.Hiding(node)
 		if slices.ContainsFunc(hiding, func(s facts.Setting) bool { return s.Value != "" }) {
-			used = behind(used, hiding, cards)
+			used = visibleAt(used, hiding, cards)
 		}
 		if used == nil {
 			used = hostfile.FirstSlots(len(cards))
@@ -49,9 +49,9 @@ func (p Prediction) GPUsUsed() func(*facts.Node) []int {
 	}
 }
 
-// behind returns the GPUs that a process finds at its slots, among those that the variables leave
-// visible.
-func behind(slots []int, hiding []facts.Setting, cards []facts.Card) []int {
+// visibleAt returns the GPUs that a process finds at its slots, among those that the variables
+// leave visible.
+func visibleAt(slots []int, hiding []facts.Setting, cards []facts.Card) []int {
 	shown, known := Shown(hiding, cards)
 	if !known {
 		return slots

@@ -111,9 +111,9 @@ func (p Prediction) staticEndpoint() Endpoint {
 // DiscoversMaster reports whether the ranks themselves find out where their rendezvous is.
 func (p Prediction) DiscoversMaster() bool { return !p.Local && p.StartedBy().MPIDiscovery }
 
-// deepspeedEndpoint returns --master_addr, otherwise the first word that "ssh FIRST hostname -I" prints.
-// Text that start-up files print comes before the addresses. The rule is the same for a single host,
-// whose ranks run on the launching machine.
+// deepspeedEndpoint returns --master_addr, otherwise the first word that "ssh FIRST hostname -I"
+// prints. Text that start-up files print comes before the addresses. The rule is the same for a
+// single host, whose ranks run on the launching machine.
 //
 // Source: deepspeed/launcher/runner.py, main, 0.4.0 to 0.19.6 of development.
 func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {

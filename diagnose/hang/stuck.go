@@ -19,7 +19,7 @@ import (
 func (m member) stuck() *checks.Finding {
 	switch {
 	case m.State == "Z":
-		f := &checks.Finding{Summary: "ended" + m.how() + ", but its launcher has not noticed",
+		f := &checks.Finding{Summary: "ended" + m.ending() + ", but its launcher has not noticed",
 			Remedy: []fix.Command{fix.Note("Read its last output, and start the job again.")}}
 		if m.Exit != nil && *m.Exit == 128+9 {
 			f.Summary += starved([]member{m})
@@ -44,8 +44,8 @@ func (m member) stuck() *checks.Finding {
 	return nil
 }
 
-// how returns how a process ended, in words.
-func (m member) how() string {
+// ending returns how a process ended, in words.
+func (m member) ending() string {
 	switch {
 	case m.Exit == nil || *m.Exit == 0:
 		return ""

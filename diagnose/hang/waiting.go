@@ -54,7 +54,7 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 		case m.has(facts.SocketCalling):
 			all.add(m, j.unanswered(m))
 		case m.has(facts.SocketHungUp):
-			all.add(m, checks.Finding{Summary: "the store closed the connection: rank 0 has ended or was restarted", Remedy: m.look()})
+			all.add(m, checks.Finding{Summary: "the store closed the connection: rank 0 has ended or was restarted", Remedy: m.pySpy()})
 		case m.Busy:
 			all.add(m, patient("computing or reading since its start %s ago, not connected yet", age))
 		case !served && first != nil && m.JobProcess != first.JobProcess: // the rank that should serve the store is reported itself
@@ -65,9 +65,9 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 			all.add(m, patient("started %s ago, not connected yet", age))
 		case served:
 			all.add(m, checks.Finding{Summary: fmt.Sprintf("not connected to %s since its start %s ago, or every connection was refused%s", j.endpoint(), age, m.sleeps()),
-				Remedy: append([]fix.Command{j.reach()}, m.look()...)})
+				Remedy: append([]fix.Command{j.whoReaches()}, m.pySpy()...)})
 		case first != nil:
-			all.add(m, checks.Finding{Summary: fmt.Sprintf("has not opened the store on port %d since its start %s ago%s", m.storePort(), age, m.sleeps()), Remedy: m.look()})
+			all.add(m, checks.Finding{Summary: fmt.Sprintf("has not opened the store on port %d since its start %s ago%s", m.storePort(), age, m.sleeps()), Remedy: m.pySpy()})
 		default: // rank 0 was seen nowhere, which is reported elsewhere
 			all.add(m, patient("waiting for the store, which no process serves"))
 		}
@@ -209,7 +209,7 @@ func (j *job) unanswered(m member) checks.Finding {
 	f := checks.Finding{
 		Summary: fmt.Sprintf("no answer from %s%s: packets to it are dropped, or no machine has this address", hostPort(call.Remote, call.RemotePort), by),
 		Remedy: []fix.Command{
-			j.reach(),
+			j.whoReaches(),
 			fix.On("ip route get %s", fix.Host(call.Remote)),
 		},
 	}
@@ -230,8 +230,8 @@ func (j *job) othersMet(node *Node) bool {
 	return !slices.ContainsFunc(j.members, func(m member) bool { return m.node != node && !j.hasJoined(m) })
 }
 
-// reach returns the command that shows which nodes reach the store.
-func (j *job) reach() fix.Command {
+// whoReaches returns the command that shows which nodes reach the store.
+func (j *job) whoReaches() fix.Command {
 	return fix.Here(aboutEndpoint, fix.Word(j.endpoint())).Remark("shows which nodes reach the store")
 }
 
@@ -243,7 +243,7 @@ func (m member) sleeps() string {
 	return "; it sleeps in " + m.WaitsIn
 }
 
-// look returns the command that shows where a process waits.
-func (m member) look() []fix.Command {
+// pySpy returns the command that shows where a process waits.
+func (m member) pySpy() []fix.Command {
 	return []fix.Command{fix.On("py-spy dump --nonblocking --pid %s", fix.Number(m.PID)).Remark("shows where its Python code waits, without stopping the rank")}
 }

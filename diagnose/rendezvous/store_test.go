@@ -73,7 +73,7 @@ func TestJudgeEndpoint(t *testing.T) {
 		{"one node without IPv6", store("10.0.0.1"), map[string]*facts.Endpoint{
 			"w1": store("10.0.0.1"), "w2": {Addresses: []string{"fd00::1", "10.0.0.1"}, Store: facts.GenerationPings}, "w3": store("fd00::1")}, nil, 0},
 		{"two nodes, two addresses", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": store("10.9.9.9")},
-			[]string{"warn [w1 w2] w1 leads to different addresses on different nodes, and no address has a majority"}, 0},
+			[]string{"warn [w1 w2] nodes resolve w1 to different addresses, and none has a majority"}, 0},
 		{"an ssh server", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": {Address: "10.0.0.1", Failed: facts.HopValidate, Outcome: facts.PathStranger, Greeting: "SSH-2.0-x"}},
 			[]string{`fail [w1] port 29500 belongs to another service: it greets with "SSH-2.0-x"`}, 1},
 		{"a node was lost", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": nil},

@@ -82,7 +82,7 @@ func NewNames(root string) *Names {
 
 // AtOnce returns the number of lookups that may run at the same time without harm.
 func (n *Names) AtOnce() int {
-	if n.getent != "" && !n.plain("any name") {
+	if n.getent != "" && !n.goAgrees("any name") {
 		return childrenAtOnce
 	}
 	return lookupsAtOnce
@@ -100,7 +100,7 @@ func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.
 	switch {
 	case len(lines) == 1:
 		return []netip.Addr{lines[0].Address}, nil
-	case n.getent == "" || len(lines) == 0 && n.plain(name):
+	case n.getent == "" || len(lines) == 0 && n.goAgrees(name):
 		return n.lookupGo(ctx, network, name)
 	}
 	addresses, _, err := n.askGetent(ctx, network, name)
@@ -118,7 +118,7 @@ func (n *Names) Canonical(ctx context.Context, name string) string {
 	canonical := ""
 	if lines := n.inHosts(name); len(lines) == 1 {
 		canonical = lines[0].Names[0]
-	} else if n.getent != "" && !n.plain(name) {
+	} else if n.getent != "" && !n.goAgrees(name) {
 		_, canonical, _ = n.askGetent(ctx, "ip", name)
 	} else {
 		canonical, _ = goResolver().LookupCNAME(ctx, name)
@@ -139,10 +139,10 @@ func (n *Names) inHosts(name string) []HostsLine {
 	return n.byName[strings.ToLower(name)]
 }
 
-// plain reports whether Go's resolver gives the same answer for a name as the C library. Two
+// goAgrees reports whether Go's resolver gives the same answer for a name as the C library. Two
 // modules answer only for a few names: myhostname for the machine itself (nss-myhostname(8)), mdns
 // for names below .local (RFC 6762, section 3).
-func (n *Names) plain(name string) bool {
+func (n *Names) goAgrees(name string) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	for _, from := range n.sources {
 		switch {

@@ -36,7 +36,7 @@ func (w walk) within(v reflect.Value) {
 			}
 		}
 	case reflect.Pointer:
-		if v.IsNil() || plain(v.Type().Elem().Kind()) {
+		if v.IsNil() || holdsNoText(v.Type().Elem().Kind()) {
 			return
 		}
 		if here := (visit{v.UnsafePointer(), v.Type()}); !w[here] {
@@ -62,7 +62,7 @@ func (w walk) within(v reflect.Value) {
 			v.SetBytes(HideJSON(raw))
 			return
 		}
-		if plain(v.Type().Elem().Kind()) {
+		if holdsNoText(v.Type().Elem().Kind()) {
 			return
 		}
 		for i := range v.Len() {
@@ -73,8 +73,8 @@ func (w walk) within(v reflect.Value) {
 	}
 }
 
-// plain reports whether values of a kind contain no text.
-func plain(kind reflect.Kind) bool { return kind >= reflect.Bool && kind <= reflect.Complex128 }
+// holdsNoText reports whether values of a kind contain no text.
+func holdsNoText(kind reflect.Kind) bool { return kind >= reflect.Bool && kind <= reflect.Complex128 }
 
 // withinSetting hides the value of a variable whose name belongs to a secret.
 func withinSetting(v reflect.Value) {
@@ -88,7 +88,7 @@ func withinSetting(v reflect.Value) {
 }
 
 func (w walk) withinMap(v reflect.Value) {
-	if v.Type().Key().Kind() != reflect.String && plain(v.Type().Elem().Kind()) {
+	if v.Type().Key().Kind() != reflect.String && holdsNoText(v.Type().Elem().Kind()) {
 		return
 	}
 	for _, key := range v.MapKeys() {

@@ -139,9 +139,9 @@ func GroupBy[K comparable, V any](values []V, key func(V) K) (groups []Group[K, 
 // Pipelines, "Logging commands"; TeamCity, "Service Messages".
 var markCommand = lazyregexp.New(`##(\w*\[)`)
 
-// Escape makes text from a node harmless on a terminal. Control characters and the invisible ones that reorder or
-// hide text become \x1b or \u202e, and the first character of a CI runner's command becomes \x23. A line break or
-// a tab becomes a blank: a caller that wants lines splits them first.
+// Escape makes text from a node harmless on a terminal. Control characters and the invisible ones
+// that reorder or hide text become \x1b or \u202e, and the first character of a CI runner's command
+// becomes \x23. A line break or a tab becomes a blank: a caller that wants lines splits them first.
 func Escape(text string) string {
 	var out strings.Builder
 	for _, r := range text {

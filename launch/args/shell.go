@@ -292,7 +292,7 @@ func (s *shellScript) Each(func(string, expand.Variable) bool) {}
 // fields returns the words that the shell makes from some words.
 func (s *shellScript) fields(words ...*syntax.Word) ([]string, error) {
 	for _, word := range words {
-		if err := s.plain(word); err != nil {
+		if err := s.checkPlain(word); err != nil {
 			return nil, err
 		}
 	}
@@ -302,7 +302,7 @@ func (s *shellScript) fields(words ...*syntax.Word) ([]string, error) {
 
 // text returns a word as the shell expands it, without splitting it.
 func (s *shellScript) text(word *syntax.Word) (string, error) {
-	if err := s.plain(word); err != nil {
+	if err := s.checkPlain(word); err != nil {
 		return "", err
 	}
 	text, err := expand.Literal(s.expanding(), word)
@@ -327,8 +327,8 @@ var moving = strings.Fields("RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME L
 // pattern matches words that a shell would replace by file names.
 var pattern = regexp.MustCompile(`(^|[^\\])(\\\\)*[*?[]`)
 
-// plain refuses a word whose value only a shell or the existing files can tell.
-func (s *shellScript) plain(word *syntax.Word) (err error) {
+// checkPlain refuses a word whose value only a shell or the existing files can tell.
+func (s *shellScript) checkPlain(word *syntax.Word) (err error) {
 	for _, part := range word.Parts {
 		if text, isText := part.(*syntax.Lit); isText && pattern.MatchString(text.Value) {
 			return s.notPlain(fmt.Sprintf("only the shell knows which files %s matches", text.Value))
