@@ -30,7 +30,7 @@ func normalizedTo(text *bytes.Buffer, r checks.Report) error { return Normalized
 
 func wholeTo(text *bytes.Buffer, r checks.Report) error { return JSON(text, r) }
 
-// changed are two looks at a fleet between which much has changed.
+// changed returns two runs over a fleet between which much has changed.
 func changed() (before, after fleettest.Fleet) {
 	before, after = fleettest.Healthy(4), fleettest.Healthy(4)
 	w2, w3 := &after.Nodes[1], &after.Nodes[2]
@@ -56,7 +56,7 @@ func differing(t *testing.T, text []byte, after fleettest.Fleet) []checks.Change
 	return agreement.Changes(was.Fleet, after.Fleet)
 }
 
-// TestAcceptedAll: a baseline that takes every change is what a new one would be.
+// TestAcceptedAll checks that a baseline which takes every change equals a new one.
 func TestAcceptedAll(t *testing.T) {
 	before, after := changed()
 	for name, render := range map[string]func(*bytes.Buffer, checks.Report) error{"normalized": normalizedTo, "whole": wholeTo} {
@@ -75,10 +75,11 @@ func TestAcceptedAll(t *testing.T) {
 	}
 }
 
-// TestAcceptedOne: Accepted takes one change and leaves every other one, whatever the layout.
+// TestAcceptedOne checks that Accepted takes one change and leaves every other one, whatever the
+// layout.
 func TestAcceptedOne(t *testing.T) {
 	before, after := changed()
-	before.Nodes, after.Nodes = before.Nodes[:3], append(after.Nodes[:0:0], after.Nodes[1:]...) // w1 has gone, w4 is new
+	before.Nodes, after.Nodes = before.Nodes[:3], append(after.Nodes[:0:0], after.Nodes[1:]...) // w1 is gone, w4 is new
 	later := engine.Evaluate(nil, after.Fleet, after.Launch, checks.Policy{})
 	tidy := recorded(t, before, normalizedTo)
 	for name, was := range map[string][]byte{"as written": tidy, "laid out otherwise": bytes.ReplaceAll(tidy, []byte("\n "), []byte("\r\n\t "))} {
@@ -111,7 +112,7 @@ func TestAcceptedOne(t *testing.T) {
 	}
 }
 
-// TestAcceptedKeepsUnrecorded: what an older release did not record gets no value.
+// TestAcceptedKeepsUnrecorded checks that facts which an older release did not record get no value.
 func TestAcceptedKeepsUnrecorded(t *testing.T) {
 	fleet := fleettest.Healthy(1)
 	for name, render := range map[string]func(*bytes.Buffer, checks.Report) error{"normalized": normalizedTo, "whole": wholeTo} {
@@ -130,7 +131,8 @@ func TestAcceptedKeepsUnrecorded(t *testing.T) {
 	}
 }
 
-// changedLines are how many lines two texts do not share at their beginning and their end.
+// changedLines returns how many lines differ between the common beginning and the common end of two
+// texts.
 func changedLines(a, b []byte) int {
 	one, other := strings.Split(string(a), "\n"), strings.Split(string(b), "\n")
 	for len(one) > 0 && len(other) > 0 && one[0] == other[0] {

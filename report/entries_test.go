@@ -63,7 +63,7 @@ func TestEntriesAreWholeWithVerbose(t *testing.T) {
 	}
 }
 
-// Quiet leaves out what helps nobody now, not why the verdict is unknown.
+// Quiet mode still prints why the verdict is unknown.
 func TestQuietSaysWhyItCannotTell(t *testing.T) {
 	r := reporttest.Passing()
 	r.Verdict = checks.Unknown
@@ -106,8 +106,8 @@ w2
 	}
 }
 
-// TestDriftIsOneTable: all that drift finds is one block, the gravest first, of nodes that
-// share a change one row, and what repeats another fact none.
+// TestDriftIsOneTable checks that all drift findings are one block with the gravest rows first.
+// Nodes that share a change share a row, and a change that repeats another fact has none.
 func TestDriftIsOneTable(t *testing.T) {
 	was := func(text string) json.RawMessage { return json.RawMessage(text) }
 	driver := func(node string) []checks.Change {
@@ -159,8 +159,8 @@ WARN  w2      shm.mode       1777       0777
 	}
 }
 
-// TestDriftWithoutACommand: what would be pasted from a hostile host name is told in words, and
-// a finding that is left without a command is a row like any other.
+// TestDriftWithoutACommand checks that a finding whose command was replaced by a note, because of a
+// hostile host name, is a row like any other.
 func TestDriftWithoutACommand(t *testing.T) {
 	changes := []checks.Change{{Node: "w1", Fact: "shm.size", Before: json.RawMessage("17179869184"), After: json.RawMessage("1073741824")}}
 	r := checks.Report{Verdict: checks.Fail, Findings: []checks.Finding{
@@ -200,7 +200,7 @@ func TestFoldSiblings(t *testing.T) {
 	}
 }
 
-// GPUs that are gone are one row.
+// TestChangesAreFolded checks that missing GPUs share one row.
 func TestChangesAreFolded(t *testing.T) {
 	var changes []checks.Change
 	for _, card := range []string{"nvml.cards.0", "nvml.cards.1"} {
@@ -217,7 +217,8 @@ func TestChangesAreFolded(t *testing.T) {
 	}
 }
 
-// TestRenamedInterfaceIsOneDifference, where its addresses tell.
+// TestRenamedInterfaceIsOneDifference checks that an interface with another name is recognized by
+// its networks.
 func TestRenamedInterfaceIsOneDifference(t *testing.T) {
 	diffs := func(usual, other string) []checks.FactDiff {
 		return []checks.FactDiff{
@@ -240,8 +241,8 @@ func TestRenamedInterfaceIsOneDifference(t *testing.T) {
 	}
 }
 
-// TestCoveredFactsAreNoDifference: what a finding has shown the cause of has no row, nor has
-// what repeats another fact.
+// TestCoveredFactsAreNoDifference checks that facts which a finding covers have no row, and neither
+// have facts that repeat another one.
 func TestCoveredFactsAreNoDifference(t *testing.T) {
 	odd := func(fact string, nodes ...string) checks.FactDiff {
 		return checks.FactDiff{Fact: fact, Groups: []checks.FactGroup{group(`"a"`, "w1", "w2"), group(`"b"`, nodes...)}}
@@ -267,7 +268,8 @@ func TestCoveredFactsAreNoDifference(t *testing.T) {
 	}
 }
 
-// TestWhatMostHaveIsShownWhereAllOfThemAreNamed: of two nodes that differ nobody is most.
+// TestWhatMostHaveIsShownWhereAllOfThemAreNamed checks that a finding also shows the value of the
+// largest group if it names all nodes of that group.
 func TestWhatMostHaveIsShownWhereAllOfThemAreNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		named []string

@@ -10,7 +10,7 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// wrecks are explanations of each kind.
+// wrecks are explanations, one of each kind.
 func wrecks() map[string]explain.Report {
 	full := explain.Evidence{File: "logs/w2.log", Line: 812, Node: "w2", Rank: "9", Time: "03-21 02:07:08.408271",
 		Text: "misc/shmutils.cc:87 NCCL WARN Error: failed to extend /dev/shm/nccl-RwBgYl to 33030532 bytes, error: No space left on device (28)"}
@@ -66,7 +66,7 @@ func TestExplanation(t *testing.T) {
 	}
 }
 
-// TestCausesHaveTheirMessages: a page of a cause shows what logs say of it.
+// TestCausesHaveTheirMessages checks that the page of a cause shows its log messages.
 func TestCausesHaveTheirMessages(t *testing.T) {
 	c, err := explain.Load()
 	if err != nil {

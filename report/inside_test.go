@@ -10,7 +10,7 @@ import (
 	"preflight/facts"
 )
 
-// TestSummaryNamesTheInside: of what the facts are stands where every format has it.
+// TestSummaryNamesTheInside checks that the summary names the containers from which facts come.
 func TestSummaryNamesTheInside(t *testing.T) {
 	for want, inside := range map[string][][]string{
 		"2 nodes": {nil, nil},
@@ -29,7 +29,8 @@ func TestSummaryNamesTheInside(t *testing.T) {
 	}
 }
 
-// TestSummaryBeginsWithWhatTheBuildCannotSee: it stands on line 2 of the text, and in the other formats.
+// TestSummaryBeginsWithWhatTheBuildCannotSee checks line 2 of the text, and the summary of other
+// formats.
 func TestSummaryBeginsWithWhatTheBuildCannotSee(t *testing.T) {
 	r := checks.Report{CannotSee: "this preflight cannot see GPUs"}
 	r.Nodes = []facts.Node{{Name: "w1", Reached: true}}
@@ -47,7 +48,8 @@ func TestSummaryBeginsWithWhatTheBuildCannotSee(t *testing.T) {
 	}
 }
 
-// TestSummaryNamesTheContainer: a pod has several, of which one was entered.
+// TestSummaryNamesTheContainer checks that the summary names the container of a pod that was
+// entered.
 func TestSummaryNamesTheContainer(t *testing.T) {
 	for want, containers := range map[string][2]string{
 		"2 nodes, over kubectl in container train":       {"train", "train"},
@@ -65,7 +67,7 @@ func TestSummaryNamesTheContainer(t *testing.T) {
 	}
 }
 
-// TestSummaryNamesPyxis: the job is no container.
+// TestSummaryNamesPyxis checks that the number of a Slurm job is not shown as a container.
 func TestSummaryNamesPyxis(t *testing.T) {
 	for want, options := range map[string][]string{
 		"1 node, over srun": {"--jobid=118"},

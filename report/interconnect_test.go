@@ -12,8 +12,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// fabric is three machines: two alike with two GPUs and an adapter behind one
-// switch, and one whose GPUs are others.
+// fabric is three machines: two equal ones with two GPUs and an adapter behind one switch, and one
+// with other GPUs.
 func TestInterconnect(t *testing.T) {
 	for name, style := range map[string]Style{"fabric": {}, "fabric-verbose": {Verbose: true}} {
 		var got bytes.Buffer
@@ -24,7 +24,7 @@ func TestInterconnect(t *testing.T) {
 	}
 }
 
-// What a driver says of itself is as little trusted as the rest.
+// Text of a driver is as untrusted as any other.
 func TestInterconnectIsEscaped(t *testing.T) {
 	const evil = "\x1b[2J\u202e"
 	r := reporttest.Fabric()
@@ -42,7 +42,7 @@ func TestInterconnectIsEscaped(t *testing.T) {
 	}
 }
 
-// A fleet in which every machine is another one does not fill the page, and -v has them all.
+// A fleet of many different machines does not fill the page, but -v lists all of them.
 func TestManyKinds(t *testing.T) {
 	r := reporttest.Fabric()
 	r.Nodes = nil

@@ -17,7 +17,7 @@ import (
 	"preflight/facts"
 )
 
-// TestJSONIsOneText: what is written entry by entry is to the byte what is made of the whole.
+// TestJSONIsOneText checks that writing entry by entry gives the same bytes as writing the whole.
 func TestJSONIsOneText(t *testing.T) {
 	file, err := os.Open("../cmd/preflight/demo.json")
 	if err != nil {
@@ -58,8 +58,7 @@ func sameJSON[Report any](t *testing.T, r Report) {
 
 var markedCommand = regexp.MustCompile(`##(\w*\[)`)
 
-// TestGuardIsByCharacter: what is looked for is found wherever it stands in a text, and nothing
-// else is.
+// TestGuardIsByCharacter checks that the guard finds its characters at any place, and no others.
 func TestGuardIsByCharacter(t *testing.T) {
 	byCharacter := func(text string) string {
 		var out strings.Builder
@@ -90,7 +89,7 @@ func TestGuardIsByCharacter(t *testing.T) {
 	}
 }
 
-// encoded counts how many entries have been made text of.
+// encoded counts the entries that were encoded.
 type encoded struct{ times *int }
 
 func (e encoded) MarshalJSON() ([]byte, error) {
@@ -98,7 +97,7 @@ func (e encoded) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, `"entry %d %s"`, *e.times, strings.Repeat("x", 1<<16)), nil
 }
 
-// TestJSONIsNeverWhole: an entry is written before the second one after it is made text of.
+// TestJSONIsNeverWhole checks that an entry is written before the second one after it is encoded.
 func TestJSONIsNeverWhole(t *testing.T) {
 	times, written := 0, 0
 	r := struct {
@@ -115,7 +114,7 @@ func TestJSONIsNeverWhole(t *testing.T) {
 	}
 }
 
-// writes is told of what is written.
+// writes is called with everything that is written.
 type writes func(text []byte)
 
 func (w writes) Write(text []byte) (int, error) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReadRefuses names what is wrong with a file, and where.
+// TestReadRefuses checks that the error names what is wrong with a file, and the line.
 func TestReadRefuses(t *testing.T) {
 	const whole = "{\"schema\": 1,\n\"nodes\": []}\n"
 	for name, c := range map[string]struct{ text, want string }{
@@ -36,12 +36,12 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// zeros is /dev/zero.
+// zeros reads like /dev/zero.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestReadEndless reads what has no end.
+// TestReadEndless checks that Read stops in a file that never ends.
 func TestReadEndless(t *testing.T) {
 	if _, err := Read(zeros{}); err == nil || !strings.Contains(err.Error(), `line 1: invalid character '\x00'`) {
 		t.Error(err)

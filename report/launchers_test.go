@@ -10,7 +10,7 @@ import (
 	"preflight/facts"
 )
 
-// TestLaunchersOfRun: what torchrun's launchers have agreed on is told with when each was heard.
+// TestLaunchersOfRun checks the line about torchrun's launchers and when each was last heard.
 func TestLaunchersOfRun(t *testing.T) {
 	heard := func(address string, pid int, ago float64) facts.Gatherer {
 		return facts.Gatherer{Address: address, PID: pid, Silent: &ago}
@@ -28,7 +28,7 @@ func TestLaunchersOfRun(t *testing.T) {
 	}
 }
 
-// TestRoll: who has come by torch's own count is one line.
+// TestRoll checks the line about the clients that torch counted.
 func TestRoll(t *testing.T) {
 	joined, ranks := 1, 5
 	for want, roll := range map[string]*facts.Roll{

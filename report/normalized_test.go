@@ -73,8 +73,8 @@ func TestNormalized(t *testing.T) {
 	}
 }
 
-// TestNormalizedElsewhere: another directory and another shell to launch from change no byte,
-// for they change no node.
+// TestNormalizedElsewhere checks that launching from another directory or shell changes no byte,
+// because it changes no node.
 func TestNormalizedElsewhere(t *testing.T) {
 	from := func(directory, debug string) string {
 		r := sampleSnapshot(1)
@@ -107,7 +107,7 @@ func TestNormalizedElsewhere(t *testing.T) {
 	}
 }
 
-// TestNormalizedInterrupted: what is missing in it was not proven absent.
+// TestNormalizedInterrupted checks that facts missing after an interruption do not count as absent.
 func TestNormalizedInterrupted(t *testing.T) {
 	snapshot := sampleSnapshot(1)
 	snapshot.Interrupted = true

@@ -22,7 +22,7 @@ import (
 	"preflight/testhosts/sandbox"
 )
 
-// predicted is a launch as it would be typed, on hosts of unlike size.
+// predicted is a launch as a user would type it, on hosts of different sizes.
 func predicted(t *testing.T) (launch.Prediction, *facts.Node) {
 	t.Helper()
 	head := &facts.Node{Facts: facts.Facts{
@@ -73,8 +73,8 @@ func TestPredictionTextOfManyNodes(t *testing.T) {
 	}
 }
 
-// TestPredictionJSON: programs find every list, empty or not, and what is not known
-// is null.
+// TestPredictionJSON checks that every list is there, empty or not, and that unknown values are
+// null.
 func TestPredictionJSON(t *testing.T) {
 	var text bytes.Buffer
 	if err := PredictionJSON(&text, NewPrediction(launch.Prediction{Hosts: []hostfile.Host{{Name: "w1"}}}, nil)); err != nil {
@@ -118,7 +118,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestReleaseIsOfDeepSpeed: no other program is shown with it.
+// TestReleaseIsOfDeepSpeed checks that no other program is shown with DeepSpeed's release.
 func TestReleaseIsOfDeepSpeed(t *testing.T) {
 	for program, want := range map[string]string{launch.ProgramDeepSpeed: "deepspeed 0.19.8", launch.ProgramTorchrun: "torchrun", launch.ProgramAccelerate: "accelerate"} {
 		if got := NewPrediction(launch.Prediction{Program: program, DeepSpeed: "0.19.8"}, nil).program(); got != want {
@@ -127,7 +127,8 @@ func TestReleaseIsOfDeepSpeed(t *testing.T) {
 	}
 }
 
-// TestCommandsAreTyped: a shell makes the words of them again, whatever is in them, and runs nothing.
+// TestCommandsAreTyped checks that a shell splits printed commands into the same words, whatever
+// they contain, and runs nothing.
 func TestCommandsAreTyped(t *testing.T) {
 	for _, class := range sandbox.Classes {
 		word := class.In("x")

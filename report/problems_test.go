@@ -25,7 +25,7 @@ func textOf(t *testing.T, r checks.Report, style Style) string {
 	return out.String()
 }
 
-// fleetOf is a report of nodes that were reached, but for those named after them.
+// fleetOf returns a report of nodes, of which the second list was not reached.
 func fleetOf(names, unreached string) checks.Report {
 	r := checks.Report{Verdict: checks.Fail, ExitCode: 1}
 	for name := range strings.FieldsSeq(names) {
@@ -34,8 +34,8 @@ func fleetOf(names, unreached string) checks.Report {
 	return r
 }
 
-// TestCommandsStandUnderTheirRoles: what cures a finding is labelled fix and then, every
-// alternative has its own label, and a command without a role counts as a fix.
+// TestCommandsStandUnderTheirRoles checks that the lines of a cure are labelled fix and then, that
+// every alternative has its own label, and that a command without a role counts as a fix.
 func TestCommandsStandUnderTheirRoles(t *testing.T) {
 	f := checks.Finding{
 		Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w2"}, Summary: "too small",
@@ -66,7 +66,8 @@ func TestCommandsStandUnderTheirRoles(t *testing.T) {
 	}
 }
 
-// TestUnitedFindingsKeepTheRoles of their commands, of unknowns and of changes since a baseline.
+// TestUnitedFindingsKeepTheRoles checks the commands of joined unknowns and of changes since a
+// baseline.
 func TestUnitedFindingsKeepTheRoles(t *testing.T) {
 	unknown := func(check string, commands []string, roles ...fix.Role) checks.Finding {
 		return checks.Finding{Check: check, Verdict: checks.Unknown, Nodes: []string{"w1"}, Summary: "no answer", Fix: commands, Roles: roles}
@@ -89,8 +90,8 @@ func TestUnitedFindingsKeepTheRoles(t *testing.T) {
 	}
 }
 
-// TestProblemsAreSorted: what concerns the whole launch comes before nodes that were not reached, those
-// before other nodes, and failures before what is unknown before warnings.
+// TestProblemsAreSorted checks that the whole launch comes before nodes that were not reached and
+// those before other nodes, and that failures come before unknowns and those before warnings.
 func TestProblemsAreSorted(t *testing.T) {
 	r := fleetOf("w1 w2 w3", "w2")
 	r.Head = &facts.Node{Name: "launching machine"}
@@ -121,8 +122,8 @@ func TestProblemsAreSorted(t *testing.T) {
 	}
 }
 
-// TestChangeThatBreaksThePolicyIsOneProblem: what an expectation finds of a fact counts there, though the
-// fact has changed since the baseline.
+// TestChangeThatBreaksThePolicyIsOneProblem checks that a changed fact counts once, as the
+// expectation's, if the policy states another value.
 func TestChangeThatBreaksThePolicyIsOneProblem(t *testing.T) {
 	r := fleetOf("w1 w2", "")
 	change := checks.Change{Node: "w2", Fact: "shm.size", Before: []byte("68719476736"), After: []byte("67108864")}
@@ -153,7 +154,7 @@ func TestChangeThatBreaksThePolicyIsOneProblem(t *testing.T) {
 	}
 }
 
-// TestTheTableIsCutToThePage, each problem being one row of it.
+// TestTheTableIsCutToThePage checks that every problem takes one line of the table.
 func TestTheTableIsCutToThePage(t *testing.T) {
 	r := reporttest.Failing()
 	for i := range r.Findings {
@@ -166,7 +167,7 @@ func TestTheTableIsCutToThePage(t *testing.T) {
 	}
 }
 
-// TestTwoNodesHaveTheirOwnColumns: of two nodes neither is most.
+// TestTwoNodesHaveTheirOwnColumns checks the header of the differences between two nodes.
 func TestTwoNodesHaveTheirOwnColumns(t *testing.T) {
 	r := fleetOf("w1 w2", "")
 	r.Diff = []checks.FactDiff{
@@ -179,7 +180,8 @@ func TestTwoNodesHaveTheirOwnColumns(t *testing.T) {
 	}
 }
 
-// TestBusyMachineIsARemark on line 2, and no part of the verdict.
+// TestBusyMachineIsARemark checks that a busy launching machine is named below line 1 and not in
+// the verdict.
 func TestBusyMachineIsARemark(t *testing.T) {
 	r := reporttest.Passing()
 	r.Behind, r.StoodStill = 2.5, []float64{40}
@@ -192,7 +194,8 @@ func TestBusyMachineIsARemark(t *testing.T) {
 	}
 }
 
-// TestDeepSpeedIsNamedWhereItIsInSight: it is assumed where nobody says what starts the ranks.
+// TestDeepSpeedIsNamedWhereItIsInSight checks that line 1 names DeepSpeed only if something shows
+// that it is used.
 func TestDeepSpeedIsNamedWhereItIsInSight(t *testing.T) {
 	installed := facts.Node{Name: "w1", Facts: facts.Facts{Python: &facts.Python{Packages: map[string]string{"deepspeed": "0.16.4"}}}}
 	for name, c := range map[string]struct {
@@ -222,7 +225,7 @@ func TestDeepSpeedIsNamedWhereItIsInSight(t *testing.T) {
 	}
 }
 
-// TestUsableNodes are those that --good-hosts lists.
+// TestUsableNodes checks the row with the nodes that --good-hosts lists.
 func TestUsableNodes(t *testing.T) {
 	r := fleetOf("w1 w2 w3", "")
 	r.Findings = []checks.Finding{{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w2"}}}

@@ -11,7 +11,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// TestAdviceTellsTriedFromSeen: what no drill has tried is for who asks for it.
+// TestAdviceTellsTriedFromSeen checks that settings which no drill tried are shown in verbose mode
+// only.
 func TestAdviceTellsTriedFromSeen(t *testing.T) {
 	r := reporttest.Wired()
 	r.Advice.Program, r.Advice.Args = "torchrun", []string{"--rdzv_endpoint=10.0.0.1:29500"}

@@ -14,8 +14,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// command is a workflow command as the runner reads it (actions/runner,
-// ActionCommand.cs): a line that begins with ::, properties up to the next ::.
+// command matches a workflow command as the runner reads it (actions/runner, ActionCommand.cs): a
+// line that begins with ::, with properties up to the next ::.
 var command = regexp.MustCompile(`^::(error|warning|notice) (file=[^:,\r\n]*,line=[0-9]+,)?title=([^:,\r\n]*)::([^\r\n]*)$`)
 
 type read struct{ level, place, title, text string }
@@ -61,7 +61,7 @@ func TestGitHub(t *testing.T) {
 	}
 }
 
-// TestGitHubSaysWhy: of a run without a finding the error says what is not complete.
+// TestGitHubSaysWhy checks that the error of a run without findings says what is incomplete.
 func TestGitHubSaysWhy(t *testing.T) {
 	all := readCommands(t, reporttest.Rendered(t, GitHub, reporttest.Undecided()))
 	if text := all[1].text; !strings.Contains(text, "cannot tell") || !strings.Contains(text, "unknown: ssh-login, shm-size: w1 not reached") {
@@ -69,8 +69,7 @@ func TestGitHubSaysWhy(t *testing.T) {
 	}
 }
 
-// TestGitHubHostile: no text of a node is a command or a property of one, and all of it
-// is there.
+// TestGitHubHostile checks that a node's text is never a command or a property, and is complete.
 func TestGitHubHostile(t *testing.T) {
 	all := readCommands(t, reporttest.Rendered(t, GitHub, reporttest.Hostile()))
 	if len(all) != 5 {
@@ -81,7 +80,7 @@ func TestGitHubHostile(t *testing.T) {
 	}
 }
 
-// TestGitHubPlaces: only a file that can be in the checkout is a place to show something at.
+// TestGitHubPlaces checks that only files that can be in the checkout are places of annotations.
 func TestGitHubPlaces(t *testing.T) {
 	for at, want := range map[string]string{
 		"preflight.yaml:12":       "file=preflight.yaml,line=12,",

@@ -17,7 +17,7 @@ import (
 
 func TestJUnit(t *testing.T) {
 	for name, want := range map[string]string{
-		// What another check explains is no failure of its own.
+		// A check whose reason another check reports is no failure of its own.
 		"failing": "ssh-reach failure, ssh-login skipped, shm-size failure, env-sane system-out, python-same error, torch-same error, ib-links skipped, host-distinct",
 		"passing": "ssh-reach, ib-links skipped",
 		"strict":  "env-sane failure",
@@ -56,7 +56,8 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// TestJUnitTellsAll: GitLab shows an element's text alone, so all of a finding is there.
+// TestJUnitTellsAll checks that an element's text, which is all that GitLab shows, has the whole
+// finding.
 func TestJUnitTellsAll(t *testing.T) {
 	suite := decodeJUnit(t, reporttest.Rendered(t, JUnit, reporttest.Failing()))
 	shm := suite.Cases[2].Children[0]
@@ -70,8 +71,8 @@ func TestJUnitTellsAll(t *testing.T) {
 	}
 }
 
-// TestJUnitWaived: a skipped testcase says how long, by whom and why, and what it found;
-// one that fails elsewhere has that beside it.
+// TestJUnitWaived checks that a skipped testcase says until when, by whom and why it is waived,
+// with its findings, and that a testcase that also fails has the same text.
 func TestJUnitWaived(t *testing.T) {
 	suite := decodeJUnit(t, reporttest.Rendered(t, JUnit, reporttest.Waiving()))
 	mtu := suite.Cases[8]
@@ -89,8 +90,8 @@ func TestJUnitWaived(t *testing.T) {
 	}
 }
 
-// TestJUnitSaysWhyUnknown: beside a warning that it found, a check says what it could
-// not look at, and which check tells more of it.
+// TestJUnitSaysWhyUnknown checks that a check with a warning also says what is unknown, and which
+// check explains it.
 func TestJUnitSaysWhyUnknown(t *testing.T) {
 	r := reporttest.Failing()
 	r.Checks = []checks.Outcome{{Check: "env-sane", Verdict: checks.Unknown, Reason: "w4 not reached"}}
@@ -131,8 +132,7 @@ type readSuite struct {
 	} `xml:"testcase"`
 }
 
-// decodeJUnit reads a report as a strict reader does: XML 1.0 with one root and nothing
-// behind it.
+// decodeJUnit reads a report as a strict reader does: XML 1.0 with one root and nothing after it.
 func decodeJUnit(t *testing.T, text string) readSuite {
 	t.Helper()
 	var read struct {
@@ -145,7 +145,7 @@ func decodeJUnit(t *testing.T, text string) readSuite {
 	return read.Suite
 }
 
-// validJUnit holds a report against the rules of its readers.
+// validJUnit checks a report against the rules of its readers.
 func validJUnit(t *testing.T, text string) {
 	t.Helper()
 	if _, err := exec.LookPath("xmllint"); err != nil {

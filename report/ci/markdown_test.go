@@ -25,10 +25,10 @@ func TestMarkdown(t *testing.T) {
 	reporttest.Golden(t, "summary_passing.md", []byte(reporttest.Rendered(t, Markdown, reporttest.Passing())))
 }
 
-// onPage is what a page may be made of. There is no link, no picture and no script.
+// onPage are the elements that a page may have: no link, no image and no script.
 var onPage = []string{"page", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "code", "pre", "strong", "details", "summary", "ul", "li", "br"}
 
-// TestMarkdownOnGitHub has GitHub's own parser make the page, and looks at what came out.
+// TestMarkdownOnGitHub renders the page with GitHub's own parser and checks the result.
 func TestMarkdownOnGitHub(t *testing.T) {
 	for name, r := range reporttest.Cases() {
 		text := reporttest.Rendered(t, Markdown, r)
@@ -58,7 +58,7 @@ func TestMarkdownOnGitHub(t *testing.T) {
 	}
 }
 
-// TestMarkdownKeepsWords: what was escaped is on the page as it was said.
+// TestMarkdownKeepsWords checks that escaped text looks unescaped on the page.
 func TestMarkdownKeepsWords(t *testing.T) {
 	for _, text := range []string{
 		"<a> & *b* _c_ [d](e) | \\| ~f~ $g$ user@w1 http://h w1:100: &lt; #1 `i`",
@@ -74,7 +74,8 @@ func TestMarkdownKeepsWords(t *testing.T) {
 	}
 }
 
-// TestMarkdownIsReadable: many read it in a log or in a mail, where nobody renders it.
+// TestMarkdownIsReadable checks that the page can be read in a log or a mail, where nothing renders
+// it.
 func TestMarkdownIsReadable(t *testing.T) {
 	for text, want := range map[string]string{
 		"w[1-3], gpu[07,09]":     "w[1-3], gpu[07,09]",
@@ -93,7 +94,7 @@ func TestMarkdownIsReadable(t *testing.T) {
 	}
 }
 
-// TestNothingIsHalfThere: names and commands are whole or not there.
+// TestNothingIsHalfThere checks that names and commands are never cut.
 func TestNothingIsHalfThere(t *testing.T) {
 	for text, want := range map[string]string{
 		"gpu-idle, shm-size":   "gpu-idle, …",
@@ -168,7 +169,7 @@ type parsed struct {
 	prose    string   // all text that is not code
 }
 
-// markdownPage is what cmark-gfm, the parser of github.com, makes of Markdown.
+// markdownPage parses Markdown with cmark-gfm, the parser of github.com.
 func markdownPage(t *testing.T, text string) (page parsed) {
 	t.Helper()
 	if _, err := exec.LookPath("cmark-gfm"); err != nil {

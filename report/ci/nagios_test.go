@@ -11,8 +11,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// status is a line of a plugin by the Monitoring Plugins' guidelines: text without a
-// bar, then 'label'=value[UOM];warn;crit;min;max, parted by blanks.
+// status matches a line as the Monitoring Plugins' guidelines require: text without a bar, then
+// 'label'=value[UOM];warn;crit;min;max, separated by blanks.
 var status = regexp.MustCompile(`^PREFLIGHT (OK|WARNING|CRITICAL|UNKNOWN) - [^|<>\n]+ \|( [a-z]+=[0-9.]+(s|%|B|c)?;[0-9]*;[0-9]*;[0-9]*(;[0-9]*)?)+\n$`)
 
 func TestNagios(t *testing.T) {

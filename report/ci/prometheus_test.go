@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// series reads metrics as Prometheus does: name{label="value"} value, sorted, and fails
-// on a series that comes twice.
+// series reads metrics as Prometheus does, name{label="value"} value, sorted. It fails if a series
+// comes twice.
 func series(t *testing.T, text string) []string {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -99,14 +99,14 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// TestPrometheusSmoke: of a rank that did not compute, and of a stage that no trial passed,
-// there is no series; of a stage with several the last that passed counts.
+// TestPrometheusSmoke checks that a rank without a rate and a stage without a passed trial have no
+// series, and that the last passed trial of a stage counts.
 func TestPrometheusSmoke(t *testing.T) {
 	r := reporttest.Isolated()
 	passed := facts.SmokeTrial{Stage: facts.SmokePair, Nodes: 2, With: []string{"w2"}, Ranks: 16, Passed: true, Rate: 1.6e11}
 	r.Nodes[0].Smoke.Trials = append(r.Nodes[0].Smoke.Trials, passed)
 	for i := range r.Nodes {
-		r.Nodes[i].Smoke.Ranks = r.Nodes[i].Smoke.Ranks[4:6] // one that did not compute is among w4's
+		r.Nodes[i].Smoke.Ranks = r.Nodes[i].Smoke.Ranks[4:6] // these include the rank of w4 that did not compute
 	}
 	want := []string{
 		"preflight_smoke_bits_per_second{node=w1,stage=pair} 1.6e+11",
@@ -127,7 +127,7 @@ func TestPrometheusSmoke(t *testing.T) {
 	}
 }
 
-// TestPrometheusHostile: a name is one label's value, all of it.
+// TestPrometheusHostile checks that a hostile name is the value of one label.
 func TestPrometheusHostile(t *testing.T) {
 	want := fmt.Sprintf("preflight_node_reached{node=%s} 1", text.Escape(reporttest.Evil))
 	if all := series(t, reporttest.Rendered(t, Prometheus, reporttest.Hostile())); !slices.Contains(all, want) {

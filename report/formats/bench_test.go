@@ -15,7 +15,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// counting measures what is written and, for every MiB of that, how much is held.
+// counting measures how much is written and, for every MiB of it, how much memory is held.
 type counting struct{ written, most uint64 }
 
 func (c *counting) Write(text []byte) (int, error) {
@@ -27,16 +27,15 @@ func (c *counting) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// held is how much memory objects take, those included that nobody holds any more and that
-// were not found yet.
+// held returns how much memory objects take, including those that are not yet collected.
 func held() uint64 {
 	of := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(of)
 	return of[0].Value.Uint64()
 }
 
-// BenchmarkReport10k writes the report of 10,000 nodes in every format, of fleets with another
-// trouble each: how much is written, and how much memory is taken besides the report.
+// BenchmarkReport10k writes the reports of fleets of 10,000 nodes with different faults in every
+// format. It measures how much is written and how much memory this takes besides the report.
 func BenchmarkReport10k(b *testing.B) {
 	for _, large := range fleettest.Large {
 		b.Run(large.Name, func(b *testing.B) {
@@ -54,7 +53,7 @@ func BenchmarkReport10k(b *testing.B) {
 							b.Fatal(err)
 						}
 					}
-					b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op") // whatever else the machine is at
+					b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op") // whatever else runs on the machine
 					b.ReportMetric(float64(c.written), "written-B")
 					b.ReportMetric(float64(c.most-min(c.most, before))/1e6, "peak-MB")
 				})
@@ -63,8 +62,8 @@ func BenchmarkReport10k(b *testing.B) {
 	}
 }
 
-// BenchmarkRead10k reads the same reports back: how much is allocated, and how much of that
-// the report keeps.
+// BenchmarkRead10k reads the same reports back. It measures how much memory is allocated, and how
+// much of it the report keeps.
 func BenchmarkRead10k(b *testing.B) {
 	for _, large := range fleettest.Large {
 		b.Run(large.Name, func(b *testing.B) {

@@ -91,8 +91,8 @@ not compared: anything on w4: not reached
 	}
 }
 
-// TestDriftIsOneTableEverywhere: what people read has it once, beside the findings that share
-// its cause.
+// TestDriftIsOneTableEverywhere checks that formats for people show the changes once, with a link
+// to the findings that cause them.
 func TestDriftIsOneTableEverywhere(t *testing.T) {
 	changed := func(verdict checks.Verdict, node, fact, cause string) checks.Finding {
 		return checks.Finding{

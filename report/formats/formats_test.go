@@ -18,8 +18,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// TestOneThingTwice: a node that lists an interface or a GPU twice costs nobody the report,
-// in any format, and is told in JSON as it was seen.
+// TestOneThingTwice checks that a node which lists an interface or a GPU twice breaks no format,
+// and that JSON keeps both.
 func TestOneThingTwice(t *testing.T) {
 	r := reporttest.Recorded(t)
 	for i := range r.Nodes {
@@ -47,15 +47,15 @@ func TestOneThingTwice(t *testing.T) {
 	}
 }
 
-// TestThousandNodes: what is handed on to somebody who drops what is too long is short
-// enough, also where everything differs everywhere, and the verdict is still in it.
+// TestThousandNodes checks that every format with a size limit stays below it, even if everything
+// differs on every node, and still shows the verdict.
 func TestThousandNodes(t *testing.T) {
 	r := reporttest.Recorded(t)
 	recorded := r.Nodes
 	var differ []checks.FactGroup
 	for i := range 1000 {
 		node := recorded[i%len(recorded)]
-		node.Name = fmt.Sprintf("node%04d", 7*i) // in no range that folds
+		node.Name = fmt.Sprintf("node%04d", 7*i) // a name that cannot be folded
 		r.Nodes = append(r.Nodes, node)
 		differ = append(differ, checks.FactGroup{Value: json.RawMessage(strconv.Itoa(i)), Nodes: []string{node.Name}})
 	}
@@ -80,7 +80,7 @@ func TestThousandNodes(t *testing.T) {
 	}
 }
 
-// TestNothingRaw: no format lets through what a terminal would obey.
+// TestNothingRaw checks that no format contains what a terminal would obey.
 func TestNothingRaw(t *testing.T) {
 	for _, f := range All {
 		if f.Hosts {

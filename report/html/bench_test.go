@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// BenchmarkHTMLInBrowser says how large the page of 1,000 nodes is and how long a browser
-// takes until all of it answers, from when it begins to read the file.
+// BenchmarkHTMLInBrowser measures the size of the page of 1,000 nodes, and the time from when a
+// browser begins to read the file until all of the page answers.
 func BenchmarkHTMLInBrowser(b *testing.B) {
 	r := largeFleet(b, 1000)
 	page := newTab(b)
@@ -20,7 +20,7 @@ func BenchmarkHTMLInBrowser(b *testing.B) {
 	}
 	slices.Sort(ready)
 	slices.Sort(painted)
-	b.ReportMetric(0, "ns/op") // of writing the page and of starting a browser, too
+	b.ReportMetric(0, "ns/op") // includes writing the page and starting a browser
 	b.ReportMetric(float64(len(htmlOf(b, r)))/1e6, "MB")
 	b.ReportMetric(ready[len(ready)/2], "ms-until-it-answers")
 	b.ReportMetric(painted[len(painted)/2], "ms-until-it-shows")

@@ -14,10 +14,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// heard is an element as a screen reader tells it.
+// heard is an element as a screen reader announces it.
 type heard struct{ role, name string }
 
-// hear is the tree that a screen reader goes through.
+// hear returns the tree that a screen reader reads.
 func (b tab) hear() (all []heard) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -37,17 +37,17 @@ func (b tab) hear() (all []heard) {
 
 func spoken(value *accessibility.Value) (text string) {
 	if value != nil {
-		_ = json.Unmarshal(value.Value, &text) // what is no text is not said
+		_ = json.Unmarshal(value.Value, &text) // a value that is no text stays ""
 	}
 	return strings.TrimSpace(text)
 }
 
-// laidOpen shows all that the page has.
+// laidOpen is a script that opens everything on the page.
 const laidOpen = `document.querySelectorAll("details").forEach((d) => { d.open = true; });
 	document.getElementById("matrix-all").click(); facts.show(0, false)`
 
-// TestBrowserNamesAll: whatever one can go to or press has a name for who does not see
-// it, and so have regions, drawings and headings.
+// TestBrowserNamesAll checks that every control, region, drawing and heading has a name for screen
+// readers.
 func TestBrowserNamesAll(t *testing.T) {
 	b := browse(t, everything())
 	b.have(laidOpen)
@@ -70,8 +70,8 @@ func TestBrowserNamesAll(t *testing.T) {
 	}
 }
 
-// TestBrowserKeepsStill: who asks for less motion is not scrolled about softly. The
-// browser of these tests asks for it.
+// TestBrowserKeepsStill checks that nothing scrolls smoothly if the user asks for less motion, as
+// the browser of these tests does.
 func TestBrowserKeepsStill(t *testing.T) {
 	b := browse(t, everything())
 	b.until(`matchMedia("(prefers-reduced-motion: reduce)").matches`)

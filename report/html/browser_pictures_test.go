@@ -17,12 +17,12 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// scene is a page as somebody sees it.
+// scene is a page as a user sees it.
 type scene struct {
 	name   string
 	report checks.Report
-	width  int64   // of the window, in CSS pixels before the zoom; 0 for 1280
-	zoom   float64 // 0 for none
+	width  int64   // of the window, in CSS pixels before the zoom; 0 means 1280
+	zoom   float64 // 0 means no zoom
 	dark   bool
 	media  string
 }
@@ -57,8 +57,8 @@ func scenes(t *testing.T) []scene {
 	}
 }
 
-// TestBrowserPictures takes pictures for people to look at, and looks whether there is
-// something on them: the whole page in its colours, no part of it out of the window.
+// TestBrowserPictures takes screenshots for people, and checks that they show the whole page in its
+// colours and that no part of it is outside of the window.
 func TestBrowserPictures(t *testing.T) {
 	browser := newTab(t)
 	for _, s := range scenes(t) {
@@ -96,7 +96,7 @@ func TestBrowserPictures(t *testing.T) {
 	}
 }
 
-// fits wants that nothing but boxes of their own scrolls sideways.
+// fits checks that only boxes of their own scroll sideways.
 func (b tab) fits(width int) {
 	b.t.Helper()
 	if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > width {
@@ -105,19 +105,18 @@ func (b tab) fits(width int) {
 	}
 }
 
-// longest is how far a name may reach before it is cut, in CSS pixels: a map is there to
-// show its cells.
+// longest is how long a name may be before it is cut, in CSS pixels, so that a map has room for its
+// cells.
 const longest = 400
 
-// sight is what can be said of any picture.
+// sight is what can be measured in any picture.
 type sight struct {
 	colours int
 	ground  float64 // the share of the most frequent colour, 0 to 1
-	light   float64 // the mean of all, 0 for black to 1 for white
+	light   float64 // the mean brightness, 0 for black to 1 for white
 }
 
-// look looks at every third pixel both ways: letters and lines are wider than they are
-// far apart.
+// look reads every third pixel in both directions, because letters and lines are wider than that.
 func look(picture image.Image) sight {
 	count := map[color.Color]int{}
 	pixels, light := 0, 0
@@ -136,7 +135,7 @@ func look(picture image.Image) sight {
 	return sight{len(count), float64(most) / float64(pixels), float64(light) / 255 / float64(pixels)}
 }
 
-// TestLook: a blank picture does not pass for one of a page.
+// TestLook checks that a blank picture is recognized as blank.
 func TestLook(t *testing.T) {
 	blank := image.NewRGBA(image.Rect(0, 0, 300, 300))
 	for i := range blank.Pix {

@@ -23,19 +23,19 @@ import (
 	"preflight/checks"
 )
 
-// chromium is what these tests take: `make browser-test` installs it.
+// chromium is the browser of these tests. `make browser-test` installs it.
 const chromium = "/usr/bin/chromium"
 
 var screenshots = flag.String("screenshots", "", "keep the pictures that are taken of the page in this directory")
 
-// tab is a page of ours in a real browser.
+// tab is one of our pages in a real browser.
 type tab struct {
 	t       testing.TB
 	context context.Context
-	dir     string // of the pages
+	dir     string // directory of the pages
 }
 
-// browse opens a report in a browser of its own.
+// browse opens a report in a new browser.
 func browse(t testing.TB, r checks.Report, options ...chromedp.ExecAllocatorOption) tab {
 	t.Helper()
 	b := newTab(t, options...)
@@ -44,7 +44,7 @@ func browse(t testing.TB, r checks.Report, options ...chromedp.ExecAllocatorOpti
 	return b
 }
 
-// open opens a report as a user does, as a file.
+// open opens a report as a user does, from a file.
 func (b tab) open(r checks.Report) {
 	b.t.Helper()
 	file := filepath.Join(b.dir, "report.html")
@@ -54,8 +54,8 @@ func (b tab) open(r checks.Report) {
 	b.do(chromedp.Navigate("file://" + file))
 }
 
-// newTab starts a browser. Whatever it writes to its console is a complaint: an error, or
-// what the page's policy forbade.
+// newTab starts a browser. The test fails if it writes anything to its console: an error, or what
+// the page's policy forbade.
 func newTab(t testing.TB, options ...chromedp.ExecAllocatorOption) tab {
 	t.Helper()
 	if _, err := os.Stat(chromium); err != nil {
@@ -64,8 +64,8 @@ func newTab(t testing.TB, options ...chromedp.ExecAllocatorOption) tab {
 	if testing.Short() {
 		t.Skip("NOT RUN: -short starts no browser")
 	}
-	// Root may not have chromium's sandbox, /dev/shm of a container is small, and what
-	// scrolls softly is not yet where it is clicked.
+	// Root cannot use chromium's sandbox, /dev/shm of a container is small, and while a page
+	// scrolls smoothly a click can miss.
 	options = slices.Concat(chromedp.DefaultExecAllocatorOptions[:], []chromedp.ExecAllocatorOption{chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-prefers-reduced-motion", true)}, options)
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
@@ -101,7 +101,7 @@ func (b tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// get is what an action answers.
+// get returns the result of an action.
 func get[T any](b tab, action chromedp.Action[T]) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.context, patience)
@@ -125,12 +125,12 @@ func (b tab) have(script string) {
 	ask[bool](b, "(() => {"+script+"; return true })()")
 }
 
-// patience is how long a page on a busy machine may take to answer, each time anew; one
-// that never does fails the test then, and what it shows instead is told.
+// patience is how long a page on a busy machine may take to answer each time. After that the test
+// fails and reports what the page shows instead.
 const patience = 30 * time.Second
 
-// await waits until an expression has the value that is wanted: a page answers a
-// moment after what was done to it.
+// await waits until an expression has the wanted value, because a page reacts a moment after an
+// action.
 func await[T any](b tab, expression string, wanted func(T) bool) T {
 	b.t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -145,7 +145,7 @@ func await[T any](b tab, expression string, wanted func(T) bool) T {
 	}
 }
 
-// is wants one value, starts a text that begins so.
+// is wants one value. starts wants a text with this beginning.
 func is[T any](want T) func(T) bool { return func(got T) bool { return cmp.Equal(got, want) } }
 func starts(want string) func(string) bool {
 	return func(got string) bool { return strings.HasPrefix(got, want) }
@@ -157,13 +157,13 @@ func (b tab) until(expression string) {
 	await(b, "!!("+expression+")", is(true))
 }
 
-// in is the first element that a selector finds.
+// in selects the first element that matches a selector.
 func in(selector string) chromedp.CSS { return chromedp.CSS(selector) }
 
-// rowLabels are those of the matrix.
+// rowLabels returns the labels of the matrix's rows.
 const rowLabels = `[...document.querySelectorAll("#matrix-table tbody th")].map((th) => th.firstChild.textContent)`
 
-// fill types a filter anew.
+// fill replaces the text of a filter.
 func (b tab) fill(id, text string) {
 	b.t.Helper()
 	b.have(`const box = document.getElementById("` + id + `"); box.focus(); box.select()`)
@@ -175,7 +175,7 @@ func (b tab) fill(id, text string) {
 	await(b, `document.getElementById("`+id+`").value`, is(text))
 }
 
-// media has the page drawn for the screen, "", or for "print".
+// media draws the page for the screen, "", or for "print".
 func media(name string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: name})
@@ -183,7 +183,7 @@ func media(name string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// save keeps what was taken, where somebody wants to look at it.
+// save keeps a file if the flag -screenshots names a directory.
 func save(t testing.TB, name string, content []byte) {
 	t.Helper()
 	if *screenshots == "" {

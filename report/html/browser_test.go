@@ -45,8 +45,8 @@ func TestBrowserFiltersAndFolds(t *testing.T) {
 		func(bad []string) bool { return slices.Contains(bad, "node0013") && !slices.Contains(bad, "node0014") })
 }
 
-// TestBrowserWritesSetsAsTheRest: what the script folds reads like the sets that are
-// folded before.
+// TestBrowserWritesSetsAsTheRest checks that the script folds sets of nodes as the rest of the page
+// does.
 func TestBrowserWritesSetsAsTheRest(t *testing.T) {
 	b := browse(t, checks.Report{})
 	for _, names := range [][]string{
@@ -62,7 +62,7 @@ func TestBrowserWritesSetsAsTheRest(t *testing.T) {
 	}
 }
 
-// TestBrowserCountsAsTheRest: a number of a node's facts reads as it does among the
+// TestBrowserCountsAsTheRest checks that a number among a node's facts looks as it does in the
 // differences.
 func TestBrowserCountsAsTheRest(t *testing.T) {
 	b := browse(t, checks.Report{})
@@ -81,7 +81,7 @@ func TestBrowserCountsAsTheRest(t *testing.T) {
 	}
 }
 
-// TestBrowserShowsFacts: what the script puts together again of a node is what it told.
+// TestBrowserShowsFacts checks that the script rebuilds exactly the facts that a node sent.
 func TestBrowserShowsFacts(t *testing.T) {
 	r := reporttest.Recorded(t)
 	r.Nodes = append(r.Nodes, largeFleet(t, 20).Nodes...)
@@ -122,8 +122,8 @@ func TestBrowserLaysRowsOpen(t *testing.T) {
 	await(b, rowLabels, is(before))
 }
 
-// TestBrowserByKeyboard walks the page by the Tab key alone: it leads to every
-// control, shows where it is, and never gets stuck.
+// TestBrowserByKeyboard walks the page with the Tab key alone. It must reach every control, show
+// the focus, and never get stuck.
 func TestBrowserByKeyboard(t *testing.T) {
 	b := browse(t, reporttest.Recorded(t))
 	b.have(`document.querySelector(".heat-map").scrollIntoView()`)
@@ -153,7 +153,7 @@ func TestBrowserByKeyboard(t *testing.T) {
 func TestBrowserCopies(t *testing.T) {
 	b := browse(t, reporttest.Recorded(t))
 	command := ask[string](b, `document.querySelector(".copyable code").textContent`)
-	// As where a page may not touch the clipboard.
+	// As on a page that must not use the clipboard.
 	b.have(`navigator.clipboard.writeText = () => Promise.reject(new Error("denied")); document.execCommand = () => false`)
 	b.do(chromedp.Click(in(".copyable button")))
 	b.until(`document.querySelector(".copyable button").textContent.startsWith("Selected")`)
@@ -164,7 +164,8 @@ func TestBrowserCopies(t *testing.T) {
 	await(b, `copied`, is([]string{"pdsh -R ssh -w 'w[2-3]' 'sudo mount -o remount,size=16G /dev/shm'\npdsh -R ssh -w 'w[2-3]' 'sudo systemctl restart slurmd'\n"}))
 }
 
-// TestBrowserExplainsOnlyCellsThatAreDrawn: the legend has no entry for what no cell shows.
+// TestBrowserExplainsOnlyCellsThatAreDrawn checks that the legend has no entry for a cell that is
+// not shown.
 func TestBrowserExplainsOnlyCellsThatAreDrawn(t *testing.T) {
 	b := browse(t, everything())
 	const shown = `[...document.querySelectorAll("#matrix-legend > div")].filter((e) => !e.hidden).map((e) => e.querySelector("dt").textContent)`
@@ -173,8 +174,8 @@ func TestBrowserExplainsOnlyCellsThatAreDrawn(t *testing.T) {
 	await(b, shown, func(signs []string) bool { return slices.Contains(signs, "–") })
 }
 
-// TestBrowserTakesNothingForCode: what nodes say is shown and never run, also where
-// the script writes it.
+// TestBrowserTakesNothingForCode checks that text of nodes is shown and never run, also if the
+// script writes it.
 func TestBrowserTakesNothingForCode(t *testing.T) {
 	b := browse(t, hostileReport(strings.Join(hostileTexts, " ")))
 	b.have(`window.alert = () => { throw new Error("it ran") };
@@ -192,8 +193,8 @@ func TestBrowserTakesNothingForCode(t *testing.T) {
 	}
 }
 
-// TestBrowserContrast: every text stands out from its ground by 4.5 to 1, the AA of
-// WCAG 2.2 (1.4.3), in light and in dark.
+// TestBrowserContrast checks that every text has a contrast of at least 4.5 to 1 to its background,
+// level AA of WCAG 2.2 (1.4.3), in light and in dark.
 func TestBrowserContrast(t *testing.T) {
 	for _, theme := range []string{"light", "dark"} {
 		r := everything()
@@ -210,7 +211,7 @@ func TestBrowserContrast(t *testing.T) {
 	}
 }
 
-// contrastScript lists the texts whose contrast to their ground is below 4.5.
+// contrastScript lists the texts with a contrast below 4.5.
 const contrastScript = `(() => {
 	const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
 	const rgba = (color) => { context.clearRect(0, 0, 1, 1); context.fillStyle = color; context.fillRect(0, 0, 1, 1); return context.getImageData(0, 0, 1, 1).data; };
@@ -230,7 +231,8 @@ const contrastScript = `(() => {
 	return [...poor];
 })()`
 
-// TestBrowserWithoutScript: the verdict, the findings and the differences are HTML.
+// TestBrowserWithoutScript checks that the verdict, the problems and the differences need no
+// script.
 func TestBrowserWithoutScript(t *testing.T) {
 	b := browse(t, reporttest.Recorded(t), chromedp.Flag("blink-settings", "scriptEnabled=false"))
 	text := get(b, chromedp.Text(in("body")))

@@ -13,7 +13,7 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// restored is what the page's script makes of the table: the facts of one node.
+// restored returns what the page's script makes of the table: the facts of one node.
 func restored(t *testing.T, table *factTable, node int) facts.Facts {
 	t.Helper()
 	sections := map[string]map[string]any{}
@@ -70,7 +70,7 @@ func fill(value any, at []any, with any) any {
 	return value
 }
 
-// asSent is facts as JSON carries them, in which some lists that are empty are nil.
+// asSent returns facts as JSON carries them, in which some empty lists are nil.
 func asSent(t *testing.T, f facts.Facts) (out facts.Facts) {
 	t.Helper()
 	text, err := json.Marshal(f)
@@ -83,8 +83,8 @@ func asSent(t *testing.T, f facts.Facts) (out facts.Facts) {
 	return out
 }
 
-// TestFactsAreKeptWhole: what is told of each node once nodes share what they can is
-// what each told.
+// TestFactsAreKeptWhole checks that every node gets its own facts back although nodes share what
+// they can.
 func TestFactsAreKeptWhole(t *testing.T) {
 	nodes := append(reporttest.Recorded(t).Nodes, largeFleet(t, 30).Nodes...)
 	table, err := newFactTable(nodes)

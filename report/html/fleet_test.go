@@ -13,8 +13,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// underPolicy judges a fleet again: held against a baseline, a policy that some miss, and
-// waivers of which one covers something, one nothing, and one has ended.
+// underPolicy judges a fleet again with a baseline, a policy that some nodes break, and three
+// waivers: one that covers a finding, one that has ended and one that covers nothing.
 func underPolicy(t *testing.T, r checks.Report) checks.Report {
 	t.Helper()
 	var before []facts.Node
@@ -50,7 +50,7 @@ func underPolicy(t *testing.T, r checks.Report) checks.Report {
 	return judged
 }
 
-// unreached is a run in which every way in was shut.
+// unreached is a run that reached no node.
 func unreached(t *testing.T) checks.Report {
 	t.Helper()
 	r := reporttest.Recorded(t)
@@ -63,7 +63,7 @@ func unreached(t *testing.T) checks.Report {
 	return judged
 }
 
-// rename gives the i-th node another name wherever its own is told.
+// rename gives the i-th node another name everywhere in a report.
 func rename(r *checks.Report, i int, name string) {
 	old := r.Nodes[i].Name
 	r.Nodes[i].Name = name
@@ -87,7 +87,7 @@ func rename(r *checks.Report, i int, name string) {
 	}
 }
 
-// fullMesh is a fleet in which every node called every other, and one answers nobody.
+// fullMesh returns a fleet in which every node called every other, and one answered nobody.
 func fullMesh(t *testing.T, n int) checks.Report {
 	r := largeFleet(t, n)
 	for i := range r.Nodes {

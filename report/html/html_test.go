@@ -26,7 +26,7 @@ func htmlOf(t testing.TB, r checks.Report) string {
 	return out.String()
 }
 
-// everything is a small report with a part of every kind.
+// everything is a small report with every part of the page.
 func everything() checks.Report {
 	r := reporttest.Failing()
 	linked := reporttest.Fabric()
@@ -45,11 +45,11 @@ func everything() checks.Report {
 	return r
 }
 
-// scriptData is the data in a script element.
+// scriptData matches the data in a script element.
 var scriptData = regexp.MustCompile(`(<script type="application/json" id="[a-z-]+">).*?(</script>)`)
 
-// The style and the script have files of their own to be read in, and the data tests of
-// its own: the golden page, which is there to be read, is without them.
+// The golden page, which people read, leaves out the style and the script, which have files of
+// their own, and the data, which has its own tests.
 func TestHTML(t *testing.T) {
 	page := htmlOf(t, everything())
 	for _, part := range []string{pageStyle, pageScript} {
@@ -66,7 +66,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// TestHTMLTellsTriedFromSeen: what no drill has tried does not stand among what was proven.
+// TestHTMLTellsTriedFromSeen checks that settings which no drill tried are not listed as proven.
 func TestHTMLTellsTriedFromSeen(t *testing.T) {
 	page := htmlOf(t, everything())
 	_, after, found := strings.Cut(page, "Proven to work by this run")
@@ -80,8 +80,8 @@ func TestHTMLTellsTriedFromSeen(t *testing.T) {
 // voidElements have no end tag (https://html.spec.whatwg.org/#void-elements).
 var voidElements = []string{"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 
-// TestHTMLIsWellFormed: every tag is closed where it should be, no attribute and no
-// duplicate key id, and what is referred to is there.
+// TestHTMLIsWellFormed checks that every tag is closed, that no attribute and no id comes twice,
+// and that every target of a link exists.
 func TestHTMLIsWellFormed(t *testing.T) {
 	for name, r := range map[string]checks.Report{"everything": everything(), "passing": reporttest.Passing(), "empty": {Verdict: checks.Unknown}, "recorded": reporttest.Recorded(t), "hostile": hostileReport("<b id=x>")} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func referred(t *testing.T, page string) {
 	}
 }
 
-// script is the text of a script element.
+// script returns the text of a script element.
 func script(t *testing.T, page, id string) (text string) {
 	t.Helper()
 	each(t, page, func(node *html.Node) {
@@ -191,8 +191,8 @@ func script(t *testing.T, page, id string) (text string) {
 	return text
 }
 
-// TestHTMLIsSelfContained: nothing on the page asks for anything elsewhere, and no
-// script or style is outside of the policy.
+// TestHTMLIsSelfContained checks that the page fetches nothing and has no script or style that its
+// policy does not allow.
 func TestHTMLIsSelfContained(t *testing.T) {
 	page := htmlOf(t, everything())
 	each(t, page, func(node *html.Node) {
@@ -221,7 +221,7 @@ func TestHTMLIsSelfContained(t *testing.T) {
 	}
 }
 
-// hostileReport is a report in which all that nodes say is the text.
+// hostileReport returns a report in which every text of a node is the given one.
 func hostileReport(text string) checks.Report {
 	r := everything()
 	r.Hostfile, r.Version = text, text
@@ -304,7 +304,7 @@ func TestHostileTextIsInert(t *testing.T) {
 	}
 }
 
-// TestHTMLOfAThousandNodes: a page that a browser opens at once.
+// TestHTMLOfAThousandNodes checks that the page stays small enough to open at once.
 func TestHTMLOfAThousandNodes(t *testing.T) {
 	page := htmlOf(t, largeFleet(t, 1000))
 	t.Logf("%d bytes: %d of facts, %d of the matrix, the rest %d", len(page), len(script(t, page, "node-facts")), len(script(t, page, "data")),
@@ -314,8 +314,8 @@ func TestHTMLOfAThousandNodes(t *testing.T) {
 	}
 }
 
-// TestHTMLSaysWhatDoesNotCount: waived findings are told with who answers for them and
-// until when, and so is that a run is not whole.
+// TestHTMLSaysWhatDoesNotCount checks that waived findings have an owner and an end date, and that
+// the page says that a run is incomplete.
 func TestHTMLSaysWhatDoesNotCount(t *testing.T) {
 	r := everything()
 	r.Interrupted = true
@@ -338,12 +338,12 @@ func TestHTMLSaysWhatDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestHTMLHeadings: no level is left out on the way down, so that a screen reader's list
-// of them is the page's outline.
+// TestHTMLHeadings checks that no level of headings is skipped, so that a screen reader's list of
+// headings is the outline of the page.
 func TestHTMLHeadings(t *testing.T) {
 	above := 0
 	r := everything()
-	r.Findings = nil // then the settings come first
+	r.Findings = nil // so that the settings come first
 	each(t, htmlOf(t, r), func(node *html.Node) {
 		if len(node.Data) != 2 || node.Data[0] != 'h' || node.Data[1] < '1' || node.Data[1] > '6' {
 			return

@@ -17,17 +17,17 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// largeFleet is a judged run of n machines with eight GPUs and eight adapters
-// each. All that differs from machine to machine in a real fleet differs here:
-// names, addresses, serial numbers, temperatures, whom a node called. Each calls
-// six others and its neighbour, as the drill does in a fleet so large.
+// largeFleet returns a judged run of n machines with eight GPUs and eight adapters each. Everything
+// that differs between machines of a real fleet differs here: names, addresses, serial numbers,
+// temperatures, and the nodes that a node called. Each calls six others and its neighbour, as the
+// drill does in a fleet of this size.
 func largeFleet(t testing.TB, n int) checks.Report {
 	t.Helper()
 	demo := reporttest.Recorded(t)
 	fleet := facts.Fleet{Head: demo.Head, NotTried: map[facts.Section]string{facts.SectionRehearsal: "not asked for"}}
 	maps.Copy(fleet.NotTried, demo.NotTried)
 	fleet.Head.Rehearsal = nil
-	text, err := json.Marshal(demo.Nodes[2]) // the one with another protobuf, which it keeps in a few machines
+	text, err := json.Marshal(demo.Nodes[2]) // the one with another protobuf, which only a few machines keep
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func largeFleet(t testing.TB, n int) checks.Report {
 	for i := range fleet.Nodes {
 		meet(&fleet.Nodes[i], i, n, dice)
 	}
-	for i := 7; i < n; i += 250 { // that nobody reached
+	for i := 7; i < n; i += 250 { // nodes that were not reached
 		fleet.Nodes[i] = facts.Node{Name: nodeName(i), Slots: 8, Facts: facts.Facts{SSH: demo.Nodes[5].SSH}, Missing: demo.Nodes[5].Missing}
 	}
 	prediction := demo.Launch
@@ -56,12 +56,12 @@ func largeFleet(t testing.TB, n int) checks.Report {
 	return r
 }
 
-// nodeName and nodeAddress are those of the i-th node of a large fleet.
+// nodeName and nodeAddress return the name and the address of the i-th node of a large fleet.
 func nodeName(i int) string { return fmt.Sprintf("node%04d", i) }
 
 func nodeAddress(i int) string { return fmt.Sprintf("10.20.%d.%d", i/250, 1+i%250) }
 
-// personal gives a machine what no other has.
+// personal sets the facts of a machine that no other one shares.
 func personal(node *facts.Node, i, n int, dice *rand.Rand) {
 	node.Name, node.Address = nodeName(i), nodeAddress(i)
 	node.Host.Hostname, node.Host.BootID, node.Host.MachineID = nodeName(i), fmt.Sprintf("%016x-%016x", dice.Uint64(), dice.Uint64()), fmt.Sprintf("%016x%016x", dice.Uint64(), dice.Uint64())
@@ -88,7 +88,7 @@ func personal(node *facts.Node, i, n int, dice *rand.Rand) {
 		card.ECC.AggregateCorrected = &corrected
 		node.IB.Devices = append(node.IB.Devices, adapter(node, j, dice))
 	}
-	if i%97 != 13 { // but for a few
+	if i%97 != 13 { // except for a few
 		node.Python.Packages["protobuf"] = "4.25.3"
 	}
 	if i%301 == 40 {
@@ -96,7 +96,7 @@ func personal(node *facts.Node, i, n int, dice *rand.Rand) {
 	}
 }
 
-// adapter is the j-th of a machine, behind the switch of its j-th GPU.
+// adapter returns the j-th adapter of a machine, behind the switch of its j-th GPU.
 func adapter(node *facts.Node, j int, dice *rand.Rand) facts.HCA {
 	gpu := node.GPU.OnBus[j]
 	guid := fmt.Sprintf("%04x:%04x:0300:%04x", dice.IntN(1<<16), dice.IntN(1<<16), dice.IntN(1<<16))
@@ -108,8 +108,8 @@ func adapter(node *facts.Node, j int, dice *rand.Rand) facts.HCA {
 	}
 }
 
-// meet has a machine call others and join the rendezvous. Calls to the thirteenth
-// of every 400 are dropped.
+// meet adds the calls of a machine and its part in the rendezvous. Calls to the thirteenth of every
+// 400 machines are dropped.
 func meet(node *facts.Node, i, n int, dice *rand.Rand) {
 	node.Mesh = &facts.Mesh{Interface: "eth0", Address: nodeAddress(i), Ports: []int{33000 + dice.IntN(9000)}, Reached: map[string]float64{nodeName(i): 0.00004}, MSS: 1448}
 	node.PeerMesh, node.PeerRendezvous = nil, nil

@@ -16,8 +16,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// TestMatrixSaysNoMoreThanTheReport: a node that no finding names has passed only where
-// the whole check has, and what was not seen there is unknown.
+// TestMatrixSaysNoMoreThanTheReport checks that a node which no finding names passes only if the
+// whole check passes, and that a node without the facts is unknown.
 func TestMatrixSaysNoMoreThanTheReport(t *testing.T) {
 	seen := facts.Facts{SHM: &facts.SHM{}, Python: &facts.Python{}}
 	r := checks.Report{
@@ -63,7 +63,8 @@ func TestRowsThatAreAlikeAreOne(t *testing.T) {
 	}
 }
 
-// TestASplitBlamesNobody: nodes are odd where fewer share their value than another.
+// TestASplitBlamesNobody checks that nodes are odd only if fewer share their value than another
+// one.
 func TestASplitBlamesNobody(t *testing.T) {
 	group := func(value string, nodes ...string) checks.FactGroup {
 		return checks.FactGroup{Value: json.RawMessage(value), Nodes: nodes}
@@ -93,7 +94,8 @@ func TestASplitBlamesNobody(t *testing.T) {
 	}
 }
 
-// TestTimeLineOfMany: the first and the last to join stand alone, the others are one row.
+// TestTimeLineOfMany checks that the first and the last nodes to join are separate, and the others
+// one row.
 func TestTimeLineOfMany(t *testing.T) {
 	var joined []report.Attendance
 	for i := range 40 {
@@ -130,15 +132,15 @@ func TestHops(t *testing.T) {
 	}
 }
 
-// TestDrawing: what joins all GPUs is one bus, what joins some an arc each, and an
-// adapter stands below the GPUs it is near.
+// TestDrawing checks that a connection of all GPUs is one bus and others are arcs, and that an
+// adapter is below its nearest GPUs.
 func TestDrawing(t *testing.T) {
 	node := &reporttest.Fabric().Nodes[0]
 	all := draw(node, reporttest.Fabric().Interconnect[0].Between)
 	if all.Title != "2 GPUs, NVLink: NV18 between all 2 GPUs, 1 network adapter" || len(all.Arcs) != 0 || len(all.Sockets) != 2 {
 		t.Errorf("%q, %d arcs, %d NUMA nodes", all.Title, len(all.Arcs), len(all.Sockets))
 	}
-	if len(all.Lines) != 4 { // NVLink to each GPU, the adapter to the one, and to the network
+	if len(all.Lines) != 4 { // NVLink to each GPU, the adapter to its GPU, and the adapter to the network
 		t.Errorf("%d lines: %+v", len(all.Lines), all.Lines)
 	}
 	near := line{X1: all.Cards[0].Middle(), X2: all.Adapters[0].Middle(), Y1: all.Lines[2].Y1, Y2: all.Adapters[0].Y}
@@ -158,7 +160,7 @@ func TestDrawing(t *testing.T) {
 	}
 }
 
-// TestALongListIsPresent: where others have nothing, of a long value it is told that it is there.
+// TestALongListIsPresent checks that a long value which the others lack is shown as present.
 func TestALongListIsPresent(t *testing.T) {
 	long := json.RawMessage(`["` + strings.Repeat("x", longestCell+1) + `"]`)
 	d := checks.FactDiff{Fact: "nvml.topology", Groups: []checks.FactGroup{{Value: long, Nodes: []string{"w1", "w2"}}, {Nodes: []string{"w3"}}}}
@@ -167,8 +169,8 @@ func TestALongListIsPresent(t *testing.T) {
 	}
 }
 
-// TestSmokeShowsWhoFailed: pairs are told from both sides, those never tried are empty, and of
-// many nodes the slowest are shown.
+// TestSmokeShowsWhoFailed checks that pairs are shown in both directions, that untried ones are
+// empty, and that the slowest of many nodes are shown.
 func TestSmokeShowsWhoFailed(t *testing.T) {
 	s := newSmoke(reporttest.Isolated().Nodes)
 	if s.Bars[0].Node != "w4" || s.Bars[0].Rate != "" || s.Bars[0].X != 0 {
