@@ -119,7 +119,7 @@ func TestEverybodyMeets(t *testing.T) {
 	}
 }
 
-// A node that waits for one that never comes reports how many came.
+// If one node never comes, each waiting node reports how many have come.
 func TestSomebodyIsMissing(t *testing.T) {
 	for _, g := range generations {
 		t.Run(string(g), func(t *testing.T) {

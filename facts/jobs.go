@@ -153,7 +153,8 @@ type Gathering struct {
 	Spare []Gatherer `json:"spare,omitempty"`
 }
 
-// Roll is who has come to a store by torch's own counts; nil for what torch does not count.
+// Roll holds torch's own counts of who has joined a store; nil for a generation of torch that keeps
+// none.
 type Roll struct {
 	// Joined is how many clients have joined: the ranks of a job and those of its torchrun.
 	Joined *int `json:"joined,omitempty"`

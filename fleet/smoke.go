@@ -76,9 +76,9 @@ func (r *run) smoke(ctx context.Context, d Drill) {
 	s.dismiss()
 }
 
-// command makes members carry out orders at the same time, in a phase of its own, and passes each
-// result to came.
-func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Duration, orders func(*member) map[int]smoke.Order, came func(*member, smoke.Outcome, error)) {
+// command makes members carry out orders at the same time, in a phase of its own, and calls receive
+// with each result.
+func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Duration, orders func(*member) map[int]smoke.Order, receive func(*member, smoke.Outcome, error)) {
 	limit = min(limit, time.Until(s.end)-answerTime)
 	if limit < answerTime {
 		for _, m := range who {
@@ -88,7 +88,7 @@ func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Dura
 	}
 	s.each(s.ctx, s.named(stage), who, limit, func(_ context.Context, m *member) error {
 		outcome, err := s.ask(m, orders(m), limit)
-		came(m, outcome, err)
+		receive(m, outcome, err)
 		return err
 	})
 }

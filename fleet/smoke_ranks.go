@@ -61,7 +61,7 @@ func (s *smokeTest) fitting() string {
 	return smoke.Direct
 }
 
-// refused returns why nothing may be tried on a node, "" if it may. A test would do harm if it
+// refused returns why no test may run on a node, "" if one may. A test would do harm if it
 // disturbed other users' work, or if a kernel that others share had to be ended.
 func (s *smokeTest) refused(m *member, engine string) string {
 	if len(s.ranks[m]) == 0 {
@@ -181,15 +181,15 @@ func (s *smokeTest) computeOn(ranks map[*member][]facts.SmokeRank) {
 			orders[rank.LocalRank] = smoke.Order{Do: smoke.DoCompute, Seconds: computeTime.Seconds()}
 		}
 		return orders
-	}, func(m *member, came smoke.Outcome, err error) {
+	}, func(m *member, outcome smoke.Outcome, err error) {
 		for i := range m.Smoke.Ranks {
 			rank := &m.Smoke.Ranks[i]
-			if done, is := came.Done[rank.LocalRank]; is {
+			if done, ok := outcome.Done[rank.LocalRank]; ok {
 				rank.Rate = max(rank.Rate, done.Rate)
 				rank.HostToDevice, rank.DeviceToHost = max(rank.HostToDevice, done.HostToDevice), max(rank.DeviceToHost, done.DeviceToHost)
 				rank.DeviceToDevice = max(rank.DeviceToDevice, done.DeviceToDevice)
 			}
-			for _, failure := range came.Failures {
+			for _, failure := range outcome.Failures {
 				if failure.LocalRank == rank.LocalRank {
 					rank.Failure = &failure
 				}

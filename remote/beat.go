@@ -15,8 +15,8 @@ import (
 
 // Both ends of a connection regularly send a heartbeat, because a connection that is cut silently
 // looks like one without traffic. An agent that receives nothing ends, with its children. The
-// launching machine asks the carrier about a node that sends nothing, and gives the node up if the
-// carrier hears nothing either.
+// launching machine asks the carrier about a node that sends nothing. If the carrier gets no sign
+// of life either, the launching machine gives the node up.
 const (
 	// DefaultBeat is the interval if Options.Beat is 0.
 	DefaultBeat = 2 * time.Second

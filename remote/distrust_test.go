@@ -229,8 +229,8 @@ func TestShellsOfNodes(t *testing.T) {
 	}
 }
 
-// If the launching machine is cut off while it delivers, nothing keeps running and no part of a
-// file stays. If it is still connected, it is told.
+// If the launching machine is cut off while it delivers, no process keeps running on the node and
+// no part of a file stays there. If it is still connected, it gets the reason.
 func TestDeliveryThatStops(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string]string{

@@ -107,7 +107,8 @@ func readRequests(ctx context.Context, in io.Reader, requests chan<- request) er
 	return io.EOF
 }
 
-// unheard is the error that nothing came from the launching machine for this long.
+// unheard is the error of an agent that has received nothing from the launching machine for this
+// long.
 type unheard time.Duration
 
 func (u *unheard) Error() string {

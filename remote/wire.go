@@ -64,8 +64,8 @@ type answer struct {
 	Err  string `json:"error,omitempty"` // if Done: why the method failed
 	// Busy is set while the agent is too busy to keep up (hostsys.Wait).
 	Busy bool `json:"busy,omitempty"`
-	// Unheard is how many seconds nothing came from the launching machine. It is in the last line
-	// of an agent that ends for this reason.
+	// Unheard is for how many seconds nothing came from the launching machine. It is set in the
+	// last line of an agent that ends for this reason.
 	Unheard float64 `json:"unheard,omitempty"`
 
 	body json.RawMessage // the text after the tab, not parsed

@@ -118,8 +118,8 @@ func TestJumpFails(t *testing.T) {
 	p.failed(c, "loop1", limit, remote.StageConnect, remote.JumpFailed, "jumphost loop")
 }
 
-// A jump host that freezes after the login costs the nodes behind it only their own deadlines, and
-// Close ends what still waits for it.
+// If a jump host freezes after the login, the nodes behind it fail at their own deadlines, and
+// Close ends everything that still waits for it.
 func TestJumpFreezes(t *testing.T) {
 	p := newPerson(t)
 	bastion, n := startNode(t, admits(p.key.PublicKey())), startNode(t, admits(p.key.PublicKey()))

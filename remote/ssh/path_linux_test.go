@@ -255,8 +255,8 @@ func TestBlackHoleIsProven(t *testing.T) {
 	}
 }
 
-// A node that reads nothing, and one that sends nothing, is not suspected. What we send is in its
-// kernel's buffer, or in ours because its own is full.
+// A node that reads nothing or sends nothing is not suspected. What we send is in its kernel's
+// buffer, or in ours because its own is full.
 func TestSlowNodesAreNotSuspected(t *testing.T) {
 	remotetest.NoLeaks(t)
 	address, _ := listen(t, stay)

@@ -280,8 +280,8 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// TestReduceFails checks a failing rank with card 1. The others notice that it is gone, or nothing
-// at all.
+// TestReduceFails checks a rank that fails with card 1. The other ranks may notice that it has
+// ended, or may notice nothing.
 func TestReduceFails(t *testing.T) {
 	t.Parallel()
 	const hang = "it did not finish within 4.5 s" // of the 6 s, so that a busy machine has time for the rest
