@@ -54,7 +54,7 @@ that computes wrong results, and an NCCL that never finds the other ranks.`,
 	}
 	outputFlags(cmd, formats.Names())
 	hostListFlags(cmd.Flags())
-	smokeFlag(cmd.Flags(), "plant faults that appear only under load, and find the nodes that have them")
+	smokeFlag(cmd.Flags(), "cause faults that appear only under load, and find their nodes")
 	return cmd
 }
 
