@@ -26,7 +26,7 @@ func TestKnownNames(t *testing.T) {
 		}
 	}
 	got := knownNames()
-	for name, want := range map[string]bool{"w1": true, "w2": true, "gpu1": true, "gpu2": true, "localhost": true, "w7": false, "w8": false, "w9": false, "*.cluster": false} {
+	for name, want := range map[string]bool{"w1": true, "w2": true, "gpu1": true, "gpu2": true, "localhost": true, "!w7": false, "w7": false, "w8": false, "w9": false, "*.cluster": false} {
 		if slices.Contains(got, name) != want {
 			t.Errorf("%s: %v, want %v in %q", name, !want, want, got)
 		}
