@@ -369,7 +369,7 @@ func TestFixes(t *testing.T) {
 	of(nodes, 4)[0].State = "T"
 	report := Report{Nodes: nodes}
 	Judge(&report, "", 2222)
-	if got, want := strings.Join(report.Findings[0].Fix, "\n"), "ssh -p 2222 w4 kill -CONT 101"; got != want {
+	if got, want := strings.Join(report.Findings[0].Fix, "\n"), "ssh -n -p 2222 w4 kill -CONT 101"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
