@@ -105,7 +105,7 @@ var rules = []rule{
 
 	{"checks", 760, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types that every family of checks and every report share"},
 	{"checks/compare", 787, []string{"checks", "facts", "hostfile"}, clock, leaf},
-	{"checks/fix", 1080, []string{"hostfile"}, clock, "commands are values that quote themselves; this package does not know what they repair"},
+	{"checks/fix", 1090, []string{"hostfile"}, clock, "commands are values that quote themselves; this package does not know what they repair"},
 	{"checks/names", 367, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/proof", 704, []string{"facts", "hostfile"}, clock, leaf},
 	{"checks/ranks", 690, []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},

@@ -142,9 +142,9 @@ func TestDriftExplained(t *testing.T) {
 		only    []string
 		want    string // the note with the names of the checks, "" for none
 	}{
-		"a lost GPU":                       {"gpu-lost", []string{gpu.Healthy.ID, gpu.Count.ID}, "see gpu-healthy in this report first"},
+		"a lost GPU":                       {"gpu-lost", []string{gpu.Healthy.ID, gpu.Count.ID}, "repair gpu-healthy in this report first"},
 		"nobody looked at its health":      {"gpu-lost", []string{gpu.Count.ID}, ""},
-		"a small /dev/shm":                 {"shm-smaller", []string{host.SHMSize.ID}, "see shm-size in this report first"},
+		"a small /dev/shm":                 {"shm-smaller", []string{host.SHMSize.ID}, "repair shm-size in this report first"},
 		"something else is wrong with it":  {"shm-smaller", []string{gpu.Healthy.ID}, ""},
 		"another driver, which works well": {"driver", []string{gpu.DriverLoads.ID, gpu.Healthy.ID}, ""},
 	} {

@@ -47,7 +47,7 @@ func TestMadeUpLauncher(t *testing.T) {
 		says   string
 	}{
 		{"nodes log in to each other", launch.Launcher{SSH: true, Tree: 1}, ssh.BetweenNodes, noLogin, checks.Fail, "cannot log in"},
-		{"only the launching machine logs in", launch.Launcher{SSH: true}, ssh.BetweenNodes, noLogin, checks.Pass, "armada does not need it for these hosts"},
+		{"only the launching machine logs in", launch.Launcher{SSH: true}, ssh.BetweenNodes, noLogin, checks.Pass, "armada does not need that"},
 		{"nobody logs in", launch.Launcher{}, ssh.BetweenNodes, noLogin, checks.Skip, ""},
 		{"its program is not there", launch.Launcher{}, launcher.Ready, func(*fleettest.Fleet) {}, checks.Fail, "launcher 'armada' not installed"},
 		{"where it starts without the directory", launch.Launcher{NoWorkDir: "armada: no {dir}: {error}: off to sea", Elsewhere: "/sea"}, launcher.WorkdirPresent, noWorkDir, checks.Fail, "off to sea, then: can't open file '/sea/train.py'"},
