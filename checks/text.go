@@ -70,14 +70,12 @@ func parseText(page string) (id string, t Text, err error) {
 	}
 	t = Text{Title: unwrap(pieces[2]), WouldSee: pieces[4]}
 	next := 0 // the first of Headings that may still come
-	for i, section := range strings.Split("\n\n"+pieces[3], "\n\n## ") {
+	sections := strings.Split("\n\n"+pieces[3], "\n\n## ")
+	if sections[0] != "" {
+		return "", Text{}, fmt.Errorf("text before the first heading: %q", sections[0])
+	}
+	for _, section := range sections[1:] {
 		heading, body, _ := strings.Cut(section, "\n\n")
-		if i == 0 {
-			if body == "" {
-				continue
-			}
-			heading = Headings[0] // a page without headings
-		}
 		at := slices.Index(Headings[next:], heading)
 		if at < 0 {
 			return "", Text{}, fmt.Errorf("the heading %q is unknown or out of order", heading)

@@ -18,6 +18,7 @@ func TestParseText(t *testing.T) {
 	for page, complaint := range map[string]string{
 		"# a-check\n": "Passes when",
 		before + "## Checks\n\nOne." + after + "x":                "after the would-see block",
+		before + "One." + after:                                   "before the first heading",
 		before + "## Cures\n\nOne." + after:                       `"Cures"`,
 		before + "## Fix\n\nOne.\n\n## Checks\n\nTwo." + after:    `"Checks"`,
 		before + "## Checks\n\nOne.\n\n## Checks\n\nTwo." + after: `"Checks"`,

@@ -44,13 +44,19 @@ func TestCatalogueIsDocumented(t *testing.T) {
 				t.Errorf("%s.md: the %s is not one paragraph: %q", check.ID, name, text)
 			}
 		}
+		var headings []string
 		for _, part := range about.Parts {
+			headings = append(headings, part.Heading)
 			last := part.Body[strings.LastIndexByte(part.Body, '\n')+1:]
 			if !strings.HasSuffix(last, ".") && !strings.HasPrefix(last, "- ") {
 				t.Errorf("%s.md: %q does not end with a full stop", check.ID, part.Heading)
 			}
 		}
-		if opening := []rune(about.Title + "  "); unicode.IsUpper(opening[0]) && !unicode.IsUpper(opening[1]) {
+		if !slices.Equal(headings[:min(3, len(headings))], checks.Headings[:3]) {
+			t.Errorf("%s.md: the headings are %q, and the first three must be %q", check.ID, headings, checks.Headings[:3])
+		}
+		first, _, _ := strings.Cut(about.Title, " ")
+		if unicode.IsUpper([]rune(first + " ")[0]) && strings.ToLower(first[1:]) == first[1:] {
 			t.Errorf("%s: a title goes on after \"passes when\": %q", check.ID, about.Title)
 		}
 		if strings.HasSuffix(about.Title, ".") {
