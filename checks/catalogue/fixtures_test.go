@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
+	"preflight/checks/fix"
 	"preflight/checks/ssh"
 	"preflight/testhosts/fleettest"
 )
@@ -79,12 +81,21 @@ func wellSpoken(t *testing.T, f checks.Finding) {
 			t.Errorf("the fix %q is not one", fix)
 		}
 	}
+	for i, line := range f.Fix {
+		code, _, _ := strings.Cut(line, "   # ")
+		if role := f.Roles[i]; role != fix.Look && role != fix.Or && needsDecision.MatchString(code) {
+			t.Errorf("the %s %q is in a block that people paste whole", role, line)
+		}
+	}
 	for _, text := range slices.Concat([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix, f.Notes) {
 		if left := ssh.Placeholder.FindString(text); left != "" {
 			t.Errorf("%s is left in %q", left, text)
 		}
 	}
 }
+
+// needsDecision matches commands that change accounts or stop a machine.
+var needsDecision = regexp.MustCompile(`\b(reboot|shutdown|poweroff|usermod|userdel|chage|passwd -[a-z])\b`)
 
 // lacks checks that texts which the fixture forbids do not occur in a finding. -update keeps these
 // lines.
