@@ -186,7 +186,7 @@ func cell(message string) string {
 	return "`" + strings.NewReplacer("|", `\|`, "`", "'").Replace(message) + "`"
 }
 
-// statedAs is what a policy may state of a fact.
+// statedAs returns which values a policy may state for a fact.
 func statedAs(d facts.Description) string {
 	switch {
 	case d.Kind == facts.List:
@@ -205,7 +205,7 @@ func statedAs(d facts.Description) string {
 	return "number"
 }
 
-// FactNames lists the facts that a policy can state, with what it can state of each.
+// FactNames lists the facts that a policy can state, with the kind of value of each.
 func FactNames(w io.Writer, all []facts.Description, style Style) error {
 	p := &page{style: style}
 	rows := [][]string{{"fact", "value"}}
@@ -216,7 +216,7 @@ func FactNames(w io.Writer, all []facts.Description, style Style) error {
 	return p.writeTo(w)
 }
 
-// FactNamesMarkdown writes the same as a page, a table for each section: docs/facts.md is this.
+// FactNamesMarkdown writes the facts as the page docs/facts.md, with a table for each section.
 func FactNamesMarkdown(w io.Writer, all []facts.Description) error {
 	sectionOf := func(d facts.Description) string { return string(compare.SectionOf(d.Path)) }
 	return pages.ExecuteTemplate(w, "facts.md.tmpl", struct {
@@ -227,8 +227,7 @@ func FactNamesMarkdown(w io.Writer, all []facts.Description) error {
 	}{text.GroupBy(all, sectionOf), agreement.OwnFacts(), agreement.NeverCompared, facts.Momentary})
 }
 
-// KnownBad lists what is known to fail: each entry with when it does, what happens, what to do, and
-// where that is said.
+// KnownBad lists known defects: when each occurs, what happens, what to do, and the source.
 func KnownBad(w io.Writer, entries []checks.KnownBad, style Style) error {
 	p := &page{style: style}
 	for _, entry := range entries {
@@ -243,22 +242,22 @@ func KnownBad(w io.Writer, entries []checks.KnownBad, style Style) error {
 		p.field("fixed in", entry.Fixed)
 		p.field("or", entry.Cure)
 		p.field(LabelWouldSee, entry.WouldSee)
-		p.field("said at", entry.Source)
+		p.field("source", entry.Source)
 	}
 	return p.writeTo(w)
 }
 
-// PolicyDraft writes a policy that a team begins with. Texts of nodes are quoted so
-// that YAML reads them back as they are, and none ends a comment.
+// PolicyDraft writes a first policy for a team. Text of nodes is quoted so that YAML reads it back
+// unchanged, and it cannot end a comment.
 func PolicyDraft(w io.Writer, nodes []string, drafts []agreement.Draft) error {
 	return pages.ExecuteTemplate(w, "policy.yaml.tmpl", struct {
 		Nodes  []string
 		Drafts []agreement.Draft
-		Agreed bool // on any of them
+		Agreed bool // whether the nodes agree on any fact
 	}{nodes, drafts, slices.ContainsFunc(drafts, func(d agreement.Draft) bool { return len(d.Groups) < 2 })})
 }
 
-// plainWord is a fact's path, quoted where YAML would not take it for plain text.
+// plainWord returns the path of a fact, quoted if YAML would not read it as plain text.
 func plainWord(path string) string {
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
 		return path

@@ -201,19 +201,19 @@ func readNormalized(text []byte) (n normalized, err error) {
 // accept takes one change from a later snapshot. names maps the later name of a node to its name in
 // n.
 func (n *normalized) accept(later normalized, c checks.Change, names map[string]string) {
-	was, is := n.node(names[c.Node]), later.node(c.Node)
+	mine, theirs := n.node(names[c.Node]), later.node(c.Node)
 	switch {
 	case c.Fact == "":
 		n.Nodes = slices.DeleteFunc(n.Nodes, func(node lastingNode) bool { return node.Name == c.Node })
-		if is != nil {
-			n.Nodes = append(n.Nodes, *is)
+		if theirs != nil {
+			n.Nodes = append(n.Nodes, *theirs)
 		}
 	case c.Fact == "name":
-		was.Name, names[c.Node] = c.Node, c.Node
-	case is == nil:
+		mine.Name, names[c.Node] = c.Node, c.Node
+	case theirs == nil:
 		acceptFact(n.Head.Facts, later.Head.Facts, "", c.Fact)
 	default:
-		acceptFact(was.Facts, is.Facts, "", c.Fact)
+		acceptFact(mine.Facts, theirs.Facts, "", c.Fact)
 	}
 }
 

@@ -123,9 +123,9 @@ func (p *page) inBrief(r checks.Report) {
 // open returns the reasons of unknown checks that no block shows. If nothing was judged, it returns
 // the reasons for that.
 func (p *page) open() []Reason {
-	told := map[string]bool{}
+	shown := map[string]bool{}
 	for _, unknown := range p.Unknowns() {
-		told[unknown.Summary] = true
+		shown[unknown.Summary] = true
 	}
 	all := p.Reasons(checks.Unknown)
 	if p.report.Verdict == checks.Unknown {
@@ -133,7 +133,7 @@ func (p *page) open() []Reason {
 	}
 	for i, reason := range all {
 		all[i].Text = cmp.Or(p.besidesUnreached(reason.Text), reason.Text)
-		if told[reason.Text] {
+		if shown[reason.Text] {
 			all[i].Text = "the same reason as above"
 		}
 	}

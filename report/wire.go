@@ -277,11 +277,11 @@ func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
 func gathered(g facts.Gathering) string {
 	names := func(all []facts.Gatherer) string {
 		return strings.Join(text.Map(all, func(one facts.Gatherer) string {
-			heard := ""
+			age := ""
 			if one.Silent != nil {
-				heard = ", last heard " + text.Duration(max(0, *one.Silent)) + " ago" // a negative age comes from a clock that is ahead
+				age = ", last heard " + text.Duration(max(0, *one.Silent)) + " ago" // a negative age comes from a clock that is ahead
 			}
-			return fmt.Sprintf("%s (pid %d%s)", one.Address, one.PID, heard)
+			return fmt.Sprintf("%s (pid %d%s)", one.Address, one.PID, age)
 		}), ", ")
 	}
 	text := fmt.Sprintf("round %d, %s joined: %s", g.Round, text.Plural(len(g.Joined), "launcher"), names(g.Joined))

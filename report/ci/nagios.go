@@ -71,7 +71,7 @@ func causes(words report.Words, r checks.Report) (all []string) {
 			parts = p.Parts
 		}
 		for _, f := range parts {
-			all = append(all, told(words.Whom(f), strings.TrimSuffix(f.Summary+": "+f.Got, ": "), check))
+			all = append(all, causeInWords(words.Whom(f), strings.TrimSuffix(f.Summary+": "+f.Got, ": "), check))
 		}
 	}
 	if unfinished := words.Unfinished(); len(all) == 0 && r.ExitCode != 0 && unfinished != "" {
@@ -80,7 +80,7 @@ func causes(words report.Words, r checks.Report) (all []string) {
 	return all
 }
 
-func told(nodes, cause, check string) string {
+func causeInWords(nodes, cause, check string) string {
 	cause = strings.Join(strings.Fields(cause), " ")
 	return fmt.Sprintf("%s: %s (%s)", report.Shorten(nodes, longestNodes), report.Shorten(cause, longestCause), report.Shorten(check, longestNodes))
 }

@@ -1,8 +1,8 @@
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
 
-// visible writes out what would hide or reorder text, as the rest of the page
-// does: control characters, directions, and all that has no glyph.
+// visible writes out characters that would hide or reorder text, as the rest of the page does:
+// control characters, text directions, and characters without a glyph.
 function visible(text) {
   return String(text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => {
     if (c === "\n") return c;
@@ -11,8 +11,8 @@ function visible(text) {
   });
 }
 
-// element makes one. All text on its way into the page passes here, and none of
-// it is ever taken for markup.
+// element makes an element. All text that the script adds to the page passes through here, and none
+// of it becomes markup.
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -29,12 +29,12 @@ function element(name, attributes, ...children) {
 
 const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
-// announce tells a screen reader what a control has done.
+// announce makes a screen reader read a text, such as the result of a button.
 function announce(text) {
   byId("status").textContent = text;
 }
 
-// soon calls a function once what comes fast has come, such as typed letters.
+// soon calls a function once after a burst of events, such as typed letters.
 function soon(call) {
   let waiting = 0;
   return () => {
@@ -43,8 +43,8 @@ function soon(call) {
   };
 }
 
-// arrows moves the focus within a grid of cells, of which one is on the way of
-// the Tab key: columns is how many stand in a row.
+// arrows moves the focus within a grid of cells, one of which the Tab key reaches. columns returns the
+// number of cells in a row.
 function arrows(box, cells, columns) {
   if (cells.length === 0) return;
   cells[0].tabIndex = 0;

@@ -4,7 +4,7 @@ async function copyText(text, source) {
   try {
     await navigator.clipboard.writeText(text);
     return "Copied";
-  } catch { /* no permission, or no secure place: select it */ }
+  } catch { /* no permission, or no secure context: select the text */ }
   const range = document.createRange();
   range.selectNodeContents(source);
   const selection = getSelection();
@@ -12,7 +12,7 @@ async function copyText(text, source) {
   selection.addRange(range);
   try {
     if (document.execCommand("copy")) return "Copied";
-  } catch { /* left selected */ }
+  } catch { /* the text stays selected */ }
   return "Selected: press Ctrl+C";
 }
 
@@ -31,8 +31,8 @@ for (const line of document.querySelectorAll(".copyable")) {
   line.append(copyButton(code, "Copy: " + code.textContent));
 }
 
-// A problem with several commands has a button that copies those that fix it, in their order: not
-// those that only look, and no alternatives.
+// A problem with several commands has a button that copies its fix and then commands in their order,
+// without look commands and alternatives.
 for (const problem of document.querySelectorAll(".finding")) {
   const lines = [...problem.querySelectorAll("[data-cures] code")].map((code) => code.textContent);
   if (lines.length === 0 || problem.querySelectorAll(".steps .copyable").length < 2) continue;
@@ -42,7 +42,7 @@ for (const problem of document.querySelectorAll(".finding")) {
   problem.querySelector(".steps-head").append(button, all);
 }
 
-// Findings open and close together, and open when they are led to or printed.
+// Buttons open and close all problems. A problem also opens when a link leads to it or it is printed.
 {
   const findings = [...document.querySelectorAll(".finding")];
   const box = byId("unfold");

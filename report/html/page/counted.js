@@ -1,5 +1,4 @@
-// counted writes a number in what it is counted in, as the rest of the page does:
-// 64 MiB, 3.1 ms.
+// counted returns a number in its unit, as the rest of the page does: 64 MiB, 3.1 ms.
 function counted(path, number, unit) {
   if (number < 0 && path.startsWith("limits.")) return "unlimited";
   const value = Number(number);
@@ -21,7 +20,7 @@ function rate(bits) {
   return Math.trunc((bits / 1000 ** power) * 10) / 10 + " " + ["", "k", "M", "G", "T", "P"][power];
 }
 
-// lasting says what facts.Duration of the program does.
+// lasting returns a duration as text.Duration of the program does.
 function lasting(seconds) {
   const [minute, hour, day] = [60, 3600, 86400];
   const long = Math.abs(seconds);

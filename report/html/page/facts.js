@@ -12,13 +12,13 @@ const facts = {
     byId("facts-count").textContent = "Name one of " + count(data.names.length, "node") + ", or choose one in the table above.";
   },
 
-  // pick shows the node that is named, or the only one that is meant.
+  // pick shows the node with the typed name, or the only node whose name contains the typed text.
   pick() {
     const text = byId("facts-node").value.trim();
     const meant = data.names.map((_, i) => i).filter((i) => visible(data.names[i]).includes(text));
     const exact = meant.find((i) => visible(data.names[i]) === text);
     if (exact === undefined && meant.length !== 1) {
-      byId("facts-count").textContent = text === "" ? "" : count(meant.length, "node") + " by that name";
+      byId("facts-count").textContent = text === "" ? "" : count(meant.length, "node") + " with that name";
       byId("facts-shown").replaceChildren();
       return;
     }
@@ -26,7 +26,7 @@ const facts = {
     this.draw();
   },
 
-  // show is for who is led here from elsewhere on the page.
+  // show shows a node when a link elsewhere on the page leads here.
   show(i, move) {
     byId("facts-node").value = visible(data.names[i]);
     this.node = i;
@@ -62,15 +62,15 @@ const facts = {
       }
     };
     for (const [section, fields] of Object.entries(seen)) add(section, flat(section, fields, store.unit(store.table.units, section)));
-    add("not seen", Object.entries(store.missing(this.node)));
+    add("missing", Object.entries(store.missing(this.node)));
     byId("facts-count").textContent = count(shown, "fact") + " of " + visible(data.names[this.node]);
     const table = element("table", { class: "fact-table" }, element("caption", { class: "hidden-text" }, "Facts of " + data.names[this.node]), body);
     return element("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Facts" }, table);
   },
 };
 
-// flat is the leaves below a value: the path, the text and, of what is counted in
-// something, the number as it is. A list of plain values is one.
+// flat returns the leaves below a value: the path, the text and, for a number with a unit, the plain
+// number. A list of plain values is one leaf.
 function flat(path, value, unit) {
   if (typeof value === "number" || typeof value === "bigint") {
     const text = counted(path, value, unit);

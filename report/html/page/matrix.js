@@ -1,16 +1,16 @@
-// Nodes by checks. Rows that are alike are one, with the folded node set.
+// The table of nodes by checks. Equal rows are one, with the folded set of nodes.
 const cells = {
   f: { sign: "×", word: "fail" }, w: { sign: "!", word: "warn" }, u: { sign: "?", word: "unknown" },
   p: { sign: "✓", word: "passed" }, c: { sign: "·", word: "fine here, not on other nodes" },
   v: { sign: "~", word: "waived" }, n: { sign: "…", word: "not decided" }, s: { sign: "–", word: "does not apply" },
-  o: { sign: "", word: "judged elsewhere" },
+  o: { sign: "", word: "not checked here" },
 };
-const mostRows = 200; // that are drawn at once
+const mostRows = 200; // drawn at once
 
 const matrix = {
   table: byId("matrix-table"),
   shown: mostRows,
-  open: new Set(), // folded rows laid open
+  open: new Set(), // keys of the folded rows that are open
   marks: new Map(), // check → findings, with their nodes as sets
 
   begin() {
@@ -28,7 +28,7 @@ const matrix = {
     this.draw();
   },
 
-  // asked is what the controls say.
+  // asked returns the state of the controls.
   asked() {
     return {
       nodes: byId("matrix-nodes").value.trim().toLowerCase(),
@@ -39,7 +39,7 @@ const matrix = {
     };
   },
 
-  // columns are the checks to show, by number.
+  // columns returns the indexes of the checks to show.
   columns(asked) {
     const holds = (check, c) => {
       if (!(check.id + " " + check.title).toLowerCase().includes(asked.checks)) return false;
@@ -49,7 +49,7 @@ const matrix = {
     return data.checks.map((check, c) => (holds(check, c) ? c : -1)).filter((c) => c >= 0);
   },
 
-  // rows are those to show: of each, the nodes that the filter lets through.
+  // rows returns the rows to show, each with the nodes that match the filter.
   rows(asked, columns) {
     const rows = [];
     for (const row of data.rows) {
@@ -66,7 +66,7 @@ const matrix = {
     return asked.fold ? this.folded(rows, columns) : rows.flatMap(apart).sort((a, b) => (a.nodes[0] ?? -1) - (b.nodes[0] ?? -1));
   },
 
-  // folded joins rows that differ in columns only that are not shown.
+  // folded joins rows that differ only in hidden columns.
   folded(rows, columns) {
     const at = new Map();
     for (const row of rows) {
@@ -122,7 +122,7 @@ const matrix = {
     return made;
   },
 
-  // name leads from one node to its facts, and lays a folded row open.
+  // name returns the button of a row, which shows the facts of a single node and unfolds several.
   name(row) {
     if (row.nodes.length === 0) return [row.label];
     if (row.nodes.length === 1) {
@@ -139,13 +139,13 @@ const matrix = {
     ];
   },
 
-  // words say a cell, with the reason where a check as a whole has one.
+  // words describes a cell, with the reason of the check if it has one.
   words(c, cell) {
     const reason = "ns".includes(cell) ? data.checks[c].reason : "";
     return cells[cell].word + (reason ? ": " + reason : "");
   },
 
-  // anchor is the finding that a cell is about.
+  // anchor returns the anchor of the finding of a cell.
   anchor(c, row, cell) {
     if (!"fwuv".includes(cell)) return "";
     const about = (mark) => (row.nodes.length === 0 ? mark.nodes.size === 0 : row.nodes.some((i) => mark.nodes.has(i)));
@@ -153,7 +153,7 @@ const matrix = {
   },
 };
 
-// apart is a row for each node of a folded one.
+// apart returns a row for each node of a folded row.
 function apart(row) {
   if (row.nodes.length === 0) return [row];
   return row.nodes.map((i) => ({ label: data.names[i], nodes: [i], cells: row.cells }));

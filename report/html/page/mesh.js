@@ -1,8 +1,8 @@
-// The heat map: a row is who calls, a column who is called. Latency is told
-// against the median, so that what is slow stands out and not what is noise.
+// The heat map has a row for each caller and a column for each callee. Colours show latency relative to
+// the median, so that slow calls stand out and noise does not.
 const steps = [1, 2, 4, 8]; // times the median
 
-// Calls of one mesh drill.
+// The calls of one mesh drill.
 class Mesh {
   constructor(section) {
     this.calls = data.names.map(() => new Map()); // caller → callee → {seconds} or {outcome}
@@ -26,7 +26,7 @@ class Mesh {
     this.into = data.names.map((_, i) => this.share(this.calls.filter((_, from) => from !== i).map((made) => made.get(i)).filter(Boolean)));
   }
 
-  // share sums calls up: how many were made, how many failed, and the median of the rest.
+  // share returns how many calls were made, how many failed, and the median latency of the others.
   share(calls) {
     const times = calls.filter((call) => !call.outcome).map((call) => call.seconds).sort((a, b) => a - b);
     return { made: calls.length, failed: calls.length - times.length, median: times[times.length >> 1] };
@@ -37,7 +37,7 @@ class Mesh {
     return above < 0 ? steps.length : above;
   }
 
-  // Pairs are drawn where there are not too many, and most have been tried.
+  // Pairs are drawn if there are not too many and most were tried.
   get isDense() {
     const callers = this.out.filter((share) => share.made > 0);
     const made = callers.reduce((sum, share) => sum + share.made, 0);
@@ -121,23 +121,23 @@ function meshLegend(mesh, extra) {
   return legend;
 }
 
-// suspectsInWords names the nodes most of whose calls failed.
+// suspectsInWords names the nodes for which most calls failed.
 function suspectsInWords(mesh) {
   const named = (shares) => few(shares.map((share, i) => (mesh.suspect(share) ? i : -1)).filter((i) => i >= 0));
-  const told = [["to ", named(mesh.into)], ["of ", named(mesh.out)]].filter(([, names]) => names).map(([word, names]) => word + names);
-  return told.length > 0 ? "Most calls fail " + told.join(", and ") + "." : "";
+  const suspects = [["to ", named(mesh.into)], ["from ", named(mesh.out)]].filter(([, names]) => names).map(([word, names]) => word + names);
+  return suspects.length > 0 ? "Most calls " + suspects.join(" and ") + " fail." : "";
 }
 
 function drawMesh(box) {
   const mesh = new Mesh(box.dataset.section);
-  const readout = element("p", { class: "readout faint" }, mesh.isDense ? "Milliseconds of each call: a row is who calls, a column who is called. Point at a cell, or go through them by the arrow keys." :
-    "A tile is a node: its left half the calls it made, its right half those to it. The arrow keys go from one to the next.");
+  const readout = element("p", { class: "readout faint" }, mesh.isDense ? "Milliseconds of each call: rows are callers, columns are callees. Point at a cell, or go through them by the arrow keys." :
+    "A tile is a node: the left half shows its calls, the right half the calls to it. The arrow keys move between tiles.");
   const suspects = suspectsInWords(mesh);
   if (suspects) box.append(element("p", { class: "suspects" }, suspects));
   box.append(mesh.isDense ? heatMap(mesh, readout) : meshTiles(mesh, readout), meshLegend(mesh, !mesh.isDense), readout);
 }
 
-// A map of many nodes is drawn when it comes into view, or is to be printed.
+// A map of many nodes is drawn when it scrolls into view or is printed.
 const atOnce = 32; // nodes of which a map takes no time worth waiting for
 {
   const boxes = new Set(document.querySelectorAll(".heat-map"));

@@ -1,5 +1,5 @@
-// folded writes nodes as a set, as hostfile.Fold does for names that differ in their
-// last number: w[1-3,7].
+// folded returns nodes as a set, as hostfile.Fold does for names that differ in their last number:
+// w[1-3,7].
 function folded(nodes) {
   const sets = new Map(); // what surrounds the number → the numbers as written
   for (const name of nodes.map((i) => data.names[i])) {
@@ -11,7 +11,7 @@ function folded(nodes) {
   return [...sets.values()].map((set) => set.before + ranges(set.numbers) + set.after).join(",");
 }
 
-// ranges writes numbers in brackets, neighbours of one width as a range.
+// ranges returns numbers in brackets, with consecutive numbers of the same width as a range.
 function ranges(numbers) {
   if (numbers.length < 2) return numbers.join();
   const runs = [];
@@ -23,13 +23,13 @@ function ranges(numbers) {
   return "[" + runs.map(([first, last]) => (first === last ? first : first + "-" + last)).join() + "]";
 }
 
-// follows is whether a number continues a run; one that is padded keeps its width.
+// follows reports whether a number continues a run. A padded number must keep its width.
 function follows([first, last], next) {
   if (Number(next) !== Number(last) + 1) return false;
   return first[0] === "0" && first.length > 1 ? next.length === first.length : next[0] !== "0";
 }
 
-// few names some of many nodes.
+// few names the first of many nodes.
 function few(nodes) {
   const names = nodes.slice(0, 3).map((i) => data.names[i]).join(", ");
   return nodes.length > 3 ? names + " and " + (nodes.length - 3) + " more" : names;

@@ -1,2 +1,2 @@
-// Everything answers from here on.
+// From here on, all of the page works.
 performance.mark("ready");

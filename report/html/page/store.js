@@ -1,7 +1,6 @@
-// The facts are kept such that what nodes share is there once. A field has shapes,
-// each with the value of the first node and the places where others differ.
-// Limits of the kernel are larger than a number holds exactly: they stay whole where
-// the browser tells how a number was written.
+// Facts that nodes share are stored once. A field has shapes, each with the value of the first node and
+// the places at which the values of others differ. Some kernel limits are too large for an exact number:
+// they stay exact if the browser passes the source text of a number.
 const whole = (key, value, written) =>
   typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(written?.source ?? "") ? BigInt(written.source) : value;
 const asJSON = (value, indent) =>
@@ -14,7 +13,7 @@ const store = {
     return this.parsed;
   },
 
-  // field is one field of a section of the i-th node, undefined where it has none.
+  // field returns one field of a section of the i-th node, undefined if it has none.
   field(field, i) {
     let at = field.order < 0 ? 0 : this.table.orders[field.order][i];
     if (at < 0) return undefined;
@@ -32,7 +31,7 @@ const store = {
     return value;
   },
 
-  // section is one section of the i-th node, null where it was not seen.
+  // section returns one section of the i-th node, null if it has none.
   section(name, i) {
     let found = null;
     for (const field of this.table.fields) {
@@ -43,7 +42,7 @@ const store = {
     return found;
   },
 
-  // all are the sections of the i-th node.
+  // all returns the sections of the i-th node.
   all(i) {
     const facts = {};
     for (const name of new Set(this.table.fields.map((field) => field.section))) {
@@ -53,7 +52,7 @@ const store = {
     return facts;
   },
 
-  // unit leads one step down what the facts are counted in: a text at its end.
+  // unit descends one step in the tree of units, whose leaves are texts.
   unit(above, key) {
     if (typeof above !== "object") return undefined;
     return Object.hasOwn(above, key) ? above[key] : above["*"];

@@ -1,5 +1,5 @@
-// The colours follow the system until somebody says otherwise. A browser may
-// refuse to remember it for a file.
+// The colours follow the system until the user picks a theme. A browser may refuse to remember the
+// choice for a file.
 {
   const box = byId("theme");
   const root = document.documentElement;
@@ -23,7 +23,7 @@
     box.append(button);
   }
   let remembered = "";
-  try { remembered = localStorage.getItem("preflight-theme") || ""; } catch { /* as the system */ }
+  try { remembered = localStorage.getItem("preflight-theme") || ""; } catch { /* follow the system */ }
   choose(["light", "dark"].includes(remembered) ? remembered : "");
   box.hidden = false;
 }

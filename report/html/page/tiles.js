@@ -1,5 +1,5 @@
-// Of a large fleet only some pairs are tried, and a map of all pairs would be
-// empty: each node is a tile instead, in hostfile order.
+// In a large fleet only some pairs are tried, and a map of all pairs would be mostly empty. There, each
+// node is a tile, in hostfile order.
 function meshTiles(mesh, readout) {
   const half = (share) => {
     if (share.made === 0) return element("span", { class: "ln" }, "·");
@@ -7,17 +7,17 @@ function meshTiles(mesh, readout) {
     if (share.failed > 0) return element("span", { class: "lp" }, "/");
     return element("span", { class: "l" + mesh.level(share.median) });
   };
-  const told = (share) => share.made - share.failed + " of " + share.made + " answered" +
-    (share.median === undefined ? "" : ", the median in " + lasting(share.median));
+  const shareInWords = (share) => share.made - share.failed + " of " + share.made + " answered" +
+    (share.median === undefined ? "" : ", median " + lasting(share.median));
   const tiles = data.names.map((name, i) => {
     const bad = mesh.suspect(mesh.out[i]) || mesh.suspect(mesh.into[i]);
     return element("button", {
       type: "button", class: "tile" + (bad ? " bad" : ""), tabindex: "-1",
-      "aria-label": name + ": of its calls " + told(mesh.out[i]) + "; of calls to it " + told(mesh.into[i]),
+      "aria-label": name + ": calls from it: " + shareInWords(mesh.out[i]) + "; calls to it: " + shareInWords(mesh.into[i]),
       onclick: () => facts.show(i, true),
     }, half(mesh.out[i]), half(mesh.into[i]));
   });
-  const box = element("div", { class: "tiles", role: "group", "aria-label": "Nodes and how their calls went" }, ...tiles);
+  const box = element("div", { class: "tiles", role: "group", "aria-label": "Nodes and the results of their calls" }, ...tiles);
   const tell = (event) => {
     const tile = event.target.closest(".tile");
     if (tile) readout.textContent = tile.getAttribute("aria-label");
