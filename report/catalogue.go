@@ -155,7 +155,7 @@ func meaning(s *explain.Signature, examples map[string]string) string {
 		if beside.Cause != "" {
 			words = link(beside.Cause)
 		}
-		others = append(others, fmt.Sprintf("; beside %s %s", cell(examples[beside.Any[0]]), words))
+		others = append(others, fmt.Sprintf("; together with %s: %s", cell(examples[beside.Any[0]]), words))
 	}
 	return strings.ReplaceAll(text, "|", `\|`) + strings.Join(others, "")
 }

@@ -324,10 +324,10 @@ func isMarkup(line []rune, i int) bool {
 	return false
 }
 
-// isWordly is whether a character is neither a blank nor punctuation to anybody.
+// isWordly reports whether a character is a letter or a digit.
 func isWordly(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// block is commands in a fence that is longer than any run of backticks in them.
+// block returns commands in a fence that is longer than any run of backticks in them.
 func block(text string) string {
 	text = report.EscapeLines(text)
 	longest := 0
