@@ -109,9 +109,9 @@ func TestIdentifyASlowOldStore(t *testing.T) {
 	var mu sync.Mutex
 	longest := 0
 	port := serveAnything(t, func(conn net.Conn) {
-		said := make([]byte, 100)
-		n, _ := conn.Read(said)
-		if n == 1 && said[0] == countKeys {
+		data := make([]byte, 100)
+		n, _ := conn.Read(data)
+		if n == 1 && data[0] == countKeys {
 			time.Sleep(countTime + 100*time.Millisecond)
 			_, _ = conn.Write([]byte{5, 0, 0, 0, 0, 0, 0, 0})
 		}
@@ -119,7 +119,7 @@ func TestIdentifyASlowOldStore(t *testing.T) {
 			mu.Lock()
 			longest = max(longest, n)
 			mu.Unlock()
-			more, err := conn.Read(said[n:])
+			more, err := conn.Read(data[n:])
 			if err != nil {
 				return
 			}
@@ -153,9 +153,9 @@ func TestFirstLine(t *testing.T) {
 		"\xff\x00":          `\xff\x00`,
 		`say "hi"`:          `say \"hi\"`,
 	}
-	for said, want := range tests {
-		if got := firstLine([]byte(said)); got != want {
-			t.Errorf("%q: %q, want %q", said, got, want)
+	for data, want := range tests {
+		if got := firstLine([]byte(data)); got != want {
+			t.Errorf("%q: %q, want %q", data, got, want)
 		}
 	}
 }

@@ -166,16 +166,16 @@ func hear(listener net.Listener, answer string) string {
 }
 
 func exchange(call net.Conn, answer string) string {
-	var said strings.Builder
+	var data strings.Builder
 	one := make([]byte, 1)
-	for !strings.HasSuffix(said.String(), "\r\n\r\n") {
+	for !strings.HasSuffix(data.String(), "\r\n\r\n") {
 		if _, err := call.Read(one); err != nil {
 			break
 		}
-		said.Write(one)
+		data.Write(one)
 	}
 	_, _ = io.WriteString(call, answer)
-	return said.String()
+	return data.String()
 }
 
 // proxying gives every caller this answer, and then connects it to the target, if there is one.

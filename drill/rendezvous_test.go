@@ -216,16 +216,16 @@ func TestJoinElsewhere(t *testing.T) {
 type oldStore struct{ longest atomic.Int64 }
 
 func (s *oldStore) serve(conn net.Conn) {
-	said, buffer := int64(0), make([]byte, 100)
+	data, buffer := int64(0), make([]byte, 100)
 	for {
 		n, err := conn.Read(buffer)
 		if err != nil {
 			return
 		}
-		if said += int64(n); said == 1 && buffer[0] == countKeys {
+		if data += int64(n); data == 1 && buffer[0] == countKeys {
 			_, _ = conn.Write([]byte{5, 0, 0, 0, 0, 0, 0, 0})
 		}
-		s.longest.Store(max(s.longest.Load(), said))
+		s.longest.Store(max(s.longest.Load(), data))
 	}
 }
 

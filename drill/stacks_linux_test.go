@@ -51,7 +51,7 @@ printf 'Process %s: python train.py --token hf_secret\nPython v3.11.2 (/usr/bin/
 				}
 				got[i].PID = 0
 				for k, line := range got[i].Lines {
-					if rest, is := strings.CutPrefix(line, "Thread "); is {
+					if rest, ok := strings.CutPrefix(line, "Thread "); ok {
 						_, state, _ := strings.Cut(rest, " ")
 						got[i].Lines[k] = "Thread PID " + state
 					}

@@ -97,7 +97,7 @@ func (p *Python) InstalledPath(launched ...string) []string {
 func withoutContainers(net map[string]any, interfaces []Interface) {
 	list, _ := net["interfaces"].([]any)
 	for at, entry := range list {
-		if of, is := entry.(map[string]any); is && interfaces[at].ForContainers() {
+		if of, ok := entry.(map[string]any); ok && interfaces[at].ForContainers() {
 			of["addresses"] = interfaces[at].IPv4() // IPv6 addresses are derived from the MAC
 			for _, follows := range []string{"running", "speed", "mac"} {
 				delete(of, follows)

@@ -60,15 +60,15 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 		}
 		w := hostsys.BeginWait()
 		seen, err := agent.Call.Ask(ctx, m.agent, calls)
-		told := facts.CallBack{Name: back.Name, Error: seen.Error, Failed: seen.Failed}
-		r.excuse(told.Failed, m, w)
+		result := facts.CallBack{Name: back.Name, Error: seen.Error, Failed: seen.Failed}
+		r.excuse(result.Failed, m, w)
 		_, answers := seen.Reached[r.fleet.Head.Name] // at least at one address
 		for _, address := range to {
 			if answers && !slices.ContainsFunc(seen.Failed, func(path facts.Path) bool { return path.To == address }) {
-				told.Reached = append(told.Reached, address)
+				result.Reached = append(result.Reached, address)
 			}
 		}
-		learn(m, &m.CallBack, d.Section, told, err)
+		learn(m, &m.CallBack, d.Section, result, err)
 		return err
 	})
 }

@@ -81,9 +81,9 @@ func (job Job) withRetry(ctx context.Context, look func(Job, context.Context) (f
 	})
 	if len(stood) > 1 {
 		fleet, prediction = job.empty(), job.Prediction
-		again := &remote.Error{Stage: remote.StageConnect, Cause: remote.HeadStood, Err: fmt.Errorf("%w, and then for %s", stood[0], text.Duration(stood[1].For.Seconds()))}
+		failure := &remote.Error{Stage: remote.StageConnect, Cause: remote.HeadStood, Err: fmt.Errorf("%w, and then for %s", stood[0], text.Duration(stood[1].For.Seconds()))}
 		for i := range fleet.Nodes {
-			fleet.Nodes[i].SSH, fleet.Nodes[i].Missing = sshFacts(&remote.Trace{}, again), everySection("not reached")
+			fleet.Nodes[i].SSH, fleet.Nodes[i].Missing = sshFacts(&remote.Trace{}, failure), everySection("not reached")
 		}
 	}
 	for _, still := range stood {

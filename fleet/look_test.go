@@ -87,9 +87,9 @@ func answersTo[Question any](answer func(Question) any, m *mock) remote.Method {
 			return err
 		}
 		m.mu.Lock()
-		said := answer(question)
+		result := answer(question)
 		m.mu.Unlock()
-		return reply("answer", agent.Encode(said), false)
+		return reply("answer", agent.Encode(result), false)
 	}
 }
 

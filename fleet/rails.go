@@ -40,17 +40,17 @@ func (r *run) rails(ctx context.Context, d Drill) {
 	ends := r.listenByRail(ctx)
 	callees := r.railCallees()
 	r.each(ctx, d.Phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
-		told := facts.Rails{Rails: make([]facts.Rail, len(ends[m.position]))}
-		errs := make([]error, len(told.Rails))
+		result := facts.Rails{Rails: make([]facts.Rail, len(ends[m.position]))}
+		errs := make([]error, len(result.Rails))
 		var all sync.WaitGroup
-		for at := range told.Rails {
-			own, rail := ends[m.position][at], &told.Rails[at]
+		for at := range result.Rails {
+			own, rail := ends[m.position][at], &result.Rails[at]
 			rail.Name, rail.Layer = own.Name, own.Layer
 			by := railCalls{run: r, drill: d, caller: m, own: own}
 			all.Go(func() {
 				rail.Same, errs[at] = by.call(ctx, ends, callees[m.position], func(peer []end, _ int) int { return sameRail(ends[m.position], peer, at) })
 			})
-			if own.Layer == "" || own.unfit != "" || len(told.Rails) < 2 {
+			if own.Layer == "" || own.unfit != "" || len(result.Rails) < 2 {
 				continue
 			}
 			all.Go(func() {
@@ -62,7 +62,7 @@ func (r *run) rails(ctx context.Context, d Drill) {
 		}
 		all.Wait()
 		err := cmp.Or(errs...)
-		learn(m, &m.Rails, d.Section, told, err)
+		learn(m, &m.Rails, d.Section, result, err)
 		return err
 	})
 }

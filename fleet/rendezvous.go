@@ -78,9 +78,9 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 		return
 	}
 	defer r.tellRanks()
-	met := r.join(ctx, stores, ranks)
+	complete := r.join(ctx, stores, ranks)
 	peer := nccl.PeerAddress(first)
-	if !met && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host {
+	if !complete && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host {
 		peers := attempt{
 			Endpoint: launch.Endpoint{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime,
 			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
@@ -89,7 +89,7 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 			r.join(ctx, again, peers)
 		}
 	}
-	if met && r.Prediction.Rendezvous == launch.RendezvousC10d {
+	if complete && r.Prediction.Rendezvous == launch.RendezvousC10d {
 		leave() // another preflight may be waiting for the port
 		r.joinNext(ctx, stores[0].Generation)
 	}
@@ -172,7 +172,7 @@ func unserved(stores []facts.Rendezvous) bool {
 
 // join makes all members join at one endpoint, once the stores are known, and reports whether all
 // met.
-func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (met bool) {
+func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (complete bool) {
 	hosts := r.members.only(func(m *member) bool { return stores[m.position].Serves })
 	seen, lost, w := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members)), hostsys.BeginWait()
 	nowhere := unserved(stores)
@@ -190,10 +190,10 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 		joined.Endpoint, joined.Generation = a.endpoint(), store.Generation
 		return lost[m.position]
 	})
-	met = true
+	complete = true
 	var missing []string // those for which the servers waited
 	for i, m := range r.members {
-		met = met && lost[i] == nil && seen[i].Failed == ""
+		complete = complete && lost[i] == nil && seen[i].Failed == ""
 		if lost[i] != nil || seen[i].Joined == 0 {
 			missing = append(missing, m.Name)
 		}
@@ -208,7 +208,7 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 		}
 		learn(m, a.into(m), a.section, seen[i], lost[i])
 	}
-	return met
+	return complete
 }
 
 // isLate reports whether a member did not complete a rendezvous in time, which says nothing about

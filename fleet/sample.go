@@ -58,13 +58,13 @@ func sample(n int, seed uint64) [][]int {
 	follow(order)
 	for range facts.SampledPeers - 1 {
 		random.Shuffle(n, func(a, b int) { order[a], order[b] = order[b], order[a] })
-		for again := true; again; {
-			again = false
+		for changed := true; changed; {
+			changed = false
 			for at, node := range order {
 				if next := (at + 1) % n; slices.Contains(beside[node], order[next]) {
 					other := random.IntN(n)
 					order[next], order[other] = order[other], order[next]
-					again = true
+					changed = true
 				}
 			}
 		}

@@ -196,9 +196,9 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 		bytes = reducedByCPU
 	}
 	first := ranks(who[0])[0].LocalRank
-	met, meet := make([]smoke.Outcome, len(who)), smoke.Order{Do: smoke.DoMeet, Seconds: limit.Seconds() / 2, Size: size, Meet: s.meetAt(who)}
-	met[0], _ = s.ask(who[0], map[int]smoke.Order{first: meet}, limit/2)
-	if place, is := met[0].Done[first]; is {
+	outcomes, meet := make([]smoke.Outcome, len(who)), smoke.Order{Do: smoke.DoMeet, Seconds: limit.Seconds() / 2, Size: size, Meet: s.meetAt(who)}
+	outcomes[0], _ = s.ask(who[0], map[int]smoke.Order{first: meet}, limit/2)
+	if place, ok := outcomes[0].Done[first]; ok {
 		left := max(limit-time.Since(began), limit/2) // on a busy machine, connecting takes longer than planned
 		var all sync.WaitGroup
 		next := 0
@@ -213,7 +213,7 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 			all.Go(func() {
 				s.emit(Event{Phase: phase, Step: Began, Node: m.Name})
 				var err error
-				met[i], err = s.ask(m, orders, left)
+				outcomes[i], err = s.ask(m, orders, left)
 				s.ended(phase, m.Name, err)
 			})
 		}
@@ -221,16 +221,16 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 	}
 	passed = true
 	for i, m := range who {
-		passed = passed && len(met[i].Failures) == 0 && len(met[i].Done) == len(ranks(m))
+		passed = passed && len(outcomes[i].Failures) == 0 && len(outcomes[i].Done) == len(ranks(m))
 	}
 	for i, m := range who {
-		trial := facts.SmokeTrial{Stage: stage, Nodes: len(who), Ranks: size, Rail: s.onlyRail[m].Name, Passed: passed, Seconds: time.Since(began).Seconds(), Failures: met[i].Failures}
+		trial := facts.SmokeTrial{Stage: stage, Nodes: len(who), Ranks: size, Rail: s.onlyRail[m].Name, Passed: passed, Seconds: time.Since(began).Seconds(), Failures: outcomes[i].Failures}
 		for _, other := range who {
 			if other != m && len(who) <= fewNodes && stage != facts.SmokeOne && stage != facts.SmokeAll {
 				trial.With = append(trial.With, other.Name)
 			}
 		}
-		for _, done := range met[i].Done {
+		for _, done := range outcomes[i].Done {
 			if passed && (trial.Rate == 0 || done.BitRate < trial.Rate) {
 				trial.Rate = done.BitRate
 			}

@@ -284,8 +284,8 @@ func (a *Agent) listen(e ending) {
 // cancelled calls. An answer to a call that never existed is garbage.
 func (a *Agent) dispatch(line []byte, e *ending) error {
 	var got answer
-	said, body, _ := bytes.Cut(line, bodyBehind)
-	if err := json.Unmarshal(said, &got); err != nil || got.Node != a.command.host {
+	header, body, _ := bytes.Cut(line, bodyBehind)
+	if err := json.Unmarshal(header, &got); err != nil || got.Node != a.command.host {
 		return e.garbage(line)
 	}
 	got.body = bytes.Clone(body) // the next line overwrites the buffer

@@ -363,8 +363,8 @@ type slowConnection struct{ Connection }
 func (c slowConnection) Start(command string, stderr io.Writer) (*Process, *Error) {
 	process, failure := c.Connection.Start(command, stderr)
 	if failure == nil {
-		said := bufio.NewReader(process.Stdout)
-		process.Stdout, process.Stdin = said, &slowWriter{process.Stdin, said}
+		output := bufio.NewReader(process.Stdout)
+		process.Stdout, process.Stdin = output, &slowWriter{process.Stdin, output}
 	}
 	return process, failure
 }

@@ -56,13 +56,13 @@ type cleaning struct {
 
 // run cleans the node at the other end of a connection, and closes the connection.
 func (s *cleaning) run(client Connection) *Error {
-	raw, told := s.commandFor(cleanCommand, cleanInside)
+	raw, input := s.commandFor(cleanCommand, cleanInside)
 	command, failure := run(client, s.host, raw)
 	if failure != nil {
 		return failure
 	}
 	s.runs = true
-	_, _ = io.WriteString(command.stdin, told) // a failure shows up in the next read
+	_, _ = io.WriteString(command.stdin, input) // a failure shows up in the next read
 	done := false
 	for {
 		line, err := command.stdout.next()

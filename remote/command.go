@@ -87,9 +87,9 @@ func run(client Connection, host, text string) (*command, *Error) {
 		failure.Host = host
 		return nil, failure
 	}
-	heard := &ear{in: process.Stdout, patience: headPatience}
+	watched := &ear{in: process.Stdout, patience: headPatience}
 	return &command{host: host, client: client, process: process,
-		stdin: process.Stdin, ear: heard, stdout: newLineReader(heard), stderr: stderr}, nil
+		stdin: process.Stdin, ear: watched, stdout: newLineReader(watched), stderr: stderr}, nil
 }
 
 // exit is how a command ended, as far as this side can tell.

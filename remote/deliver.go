@@ -86,7 +86,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	defer dog.dismiss()
 	d := &delivery{ending: ending{host: name, entrance: c.entrance(name)}, tag: tag(), homes: &c.homes, binary: c.options.Binary}
 	defer d.homes.enter(d.tag)()
-	line, told := d.commandFor(deliverCommand, deliverInside)
+	line, input := d.commandFor(deliverCommand, deliverInside)
 	trace.Inside = d.words
 	running, failure := run(client, name, line)
 	if failure != nil {
@@ -99,7 +99,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	if running.process.Running {
 		d.spoke, d.acknowledged, d.binary, d.wrote = true, true, nil, began
 	} else {
-		d.write(told + d.tag + " " + c.offer() + "\n")
+		d.write(input + d.tag + " " + c.offer() + "\n")
 	}
 	hello, err := d.dialogue(ctx)
 	trace.Noise = d.stdout.noise.kept()
@@ -265,8 +265,8 @@ type Porter interface {
 // not for a directory to which others deliver as well, according to their tags; that one gets a
 // single copy (share.go). dir comes from the node and is not trusted.
 func (d *delivery) brought(ctx context.Context, b *Binary, how, tags, dir string) bool {
-	porter, is := d.client.(Porter)
-	if !is || d.words != nil || how != "gzip" || tags != "-" || !path.IsAbs(dir) || strings.ContainsFunc(dir, unicode.IsControl) {
+	porter, ok := d.client.(Porter)
+	if !ok || d.words != nil || how != "gzip" || tags != "-" || !path.IsAbs(dir) || strings.ContainsFunc(dir, unicode.IsControl) {
 		return false
 	}
 	packed, err := b.Gzip()

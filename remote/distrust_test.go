@@ -266,9 +266,9 @@ func TestDeliveryThatStops(t *testing.T) {
 				}
 			}
 			io.WriteString(stdin, sent)
-			said, err := io.ReadAll(stdout) // until every process that holds it has ended
-			if err != nil || string(said) != Marker+"stalled\n" {
-				t.Errorf("said %q, %v", said, err)
+			output, err := io.ReadAll(stdout) // until every process that holds it has ended
+			if err != nil || string(output) != Marker+"stalled\n" {
+				t.Errorf("said %q, %v", output, err)
 			}
 			if err := cmd.Wait(); err == nil || err.Error() != "exit status 1" {
 				t.Errorf("ended by %v", err)

@@ -57,7 +57,7 @@ func (e *ending) stage() Stage {
 
 // explain determines the failure.
 func (e *ending) explain() *Error {
-	if excess, is := errors.AsType[*tooMuch](e.read); is {
+	if excess, ok := errors.AsType[*tooMuch](e.read); ok {
 		return e.fail(e.stage(), TooMuch, map[string]string{"limit": excess.limit}, excess)
 	}
 	if signal := e.Signal; signal != "" && e.spoke {
@@ -88,35 +88,35 @@ func (e *ending) explain() *Error {
 // explainShell is for commands that never got as far as our script, or whose script found nothing
 // to read.
 func (e *ending) explainShell() *Error {
-	said, signal := e.output(), ""
+	messages, signal := e.output(), ""
 	if e.Signal != "" {
 		signal = ": SIG" + e.Signal
 	}
 	fail := func(c Cause, text string) *Error {
-		return e.fail(StageShell, c, map[string]string{"output": said}, errors.New(text))
+		return e.fail(StageShell, c, map[string]string{"output": messages}, errors.New(text))
 	}
-	lower := strings.ToLower(said)
+	lower := strings.ToLower(messages)
 	switch {
 	case containsAny(lower, ptyWords):
-		return fail(NeedsPTY, "the login needs a terminal: "+said)
+		return fail(NeedsPTY, "the login needs a terminal: "+messages)
 	case containsAny(lower, noShellWords), len(e.noise) == 0 && lostShell.MatchString(e.stderr):
-		return fail(NoShell, "the account has no shell that runs commands: "+said)
+		return fail(NoShell, "the account has no shell that runs commands: "+messages)
 	case e.spoke:
-		return fail(ShellBroken, "the login consumes the input of preflight's command"+after(said))
+		return fail(ShellBroken, "the login consumes the input of preflight's command"+after(messages))
 	case containsAny(lower, startupWords):
-		return fail(ShellBroken, "a startup file ends the login: "+said)
-	case said == "" && e.Status == 0:
+		return fail(ShellBroken, "a startup file ends the login: "+messages)
+	case messages == "" && e.Status == 0:
 		return fail(ShellBroken, "the login ends with status 0 before it runs a command: a startup file calls exit, or a forced command prints nothing")
-	case said == "" && e.Status > 0:
+	case messages == "" && e.Status > 0:
 		silent := fail(NoShell, fmt.Sprintf("the login ends with status %d and prints nothing: the shell is /bin/false or similar, or a startup file calls exit", e.Status))
 		silent.Detail["status"] = strconv.Itoa(e.Status)
 		return silent
-	case said == "":
+	case messages == "":
 		return fail(ShellBroken, "the session ends without an exit status before it runs a command"+signal)
-	case notText.MatchString(said):
-		return e.nonsense(said)
+	case notText.MatchString(messages):
+		return e.nonsense(messages)
 	}
-	return fail(ForcedCommand, "the login runs another program instead of preflight's command: "+said)
+	return fail(ForcedCommand, "the login runs another program instead of preflight's command: "+messages)
 }
 
 // explainDirectories is for nodes without a directory for the agent.
@@ -197,23 +197,23 @@ func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began t
 // stuck is for a command that was still running when the time was up. echoed says that it printed
 // what we sent.
 func (e *ending) stuck(alive, echoed bool, waited string) *Error {
-	said := e.output()
+	messages := e.output()
 	switch {
 	case alive && echoed && !e.spoke:
-		return e.fail(StageShell, ForcedCommand, map[string]string{"output": said},
+		return e.fail(StageShell, ForcedCommand, map[string]string{"output": messages},
 			errors.New("the login runs another program instead of preflight's command, which repeats its input"))
 	case alive && !e.runs:
 		return e.fail(StageSession, Frozen, map[string]string{"after": waited},
 			fmt.Errorf("the server answers, but opened no session within %s", waited))
 	case e.passed && !e.acknowledged:
 		return e.fail(StageInside, Frozen, map[string]string{"after": waited},
-			fmt.Errorf("%s started no shell within %s%s", text.Escape(e.words[0]), waited, after(said)))
+			fmt.Errorf("%s started no shell within %s%s", text.Escape(e.words[0]), waited, after(messages)))
 	case alive && !e.acknowledged:
-		return e.fail(StageShell, ShellBroken, map[string]string{"output": said},
-			fmt.Errorf("the login did not run preflight's command within %s: a startup file waits or reads the input, or the home directory hangs%s", waited, after(said)))
+		return e.fail(StageShell, ShellBroken, map[string]string{"output": messages},
+			fmt.Errorf("the login did not run preflight's command within %s: a startup file waits or reads the input, or the home directory hangs%s", waited, after(messages)))
 	case alive:
 		return e.fail(e.stage(), Frozen, map[string]string{"after": waited},
-			fmt.Errorf("the server answers, but the agent did not within %s (does a file system hang?)%s", waited, after(said)))
+			fmt.Errorf("the server answers, but the agent did not within %s (does a file system hang?)%s", waited, after(messages)))
 	}
 	return e.fail(e.stage(), Frozen, map[string]string{"after": waited},
 		fmt.Errorf("nothing came for the rest of the %s, not even from the server", waited))

@@ -165,7 +165,7 @@ func (e *Error) isTimed() bool {
 // Excuse returns a failure that blames this machine instead of the node, if nothing came in time
 // and this machine was busy during the wait. It returns any other error unchanged.
 func Excuse(err error, w hostsys.Wait) error {
-	if failure, is := errors.AsType[*Error](err); is && failure.isTimed() {
+	if failure, ok := errors.AsType[*Error](err); ok && failure.isTimed() {
 		return failure.excused(w)
 	}
 	return err

@@ -49,8 +49,8 @@ func TestExcuse(t *testing.T) {
 		}
 	}
 	for _, err := range []*Error{silence, jump} {
-		failure, is := errors.AsType[*Error](Excuse(err, busy))
-		if !is || failure.Cause != HeadBusy || failure.Host != "w1" || failure.Stage != err.Stage || !strings.Contains(failure.Error(), "it never greets") {
+		failure, ok := errors.AsType[*Error](Excuse(err, busy))
+		if !ok || failure.Cause != HeadBusy || failure.Host != "w1" || failure.Stage != err.Stage || !strings.Contains(failure.Error(), "it never greets") {
 			t.Errorf("a busy machine: %v of %v", failure, err)
 		}
 	}

@@ -53,7 +53,7 @@ func (c *Client) entrance(name string) entrance {
 }
 
 // commandFor returns which of two commands to run, and what to send it before anything else.
-func (e entrance) commandFor(direct, behind string) (command, told string) {
+func (e entrance) commandFor(direct, behind string) (command, input string) {
 	if e.words == nil {
 		return direct, ""
 	}
@@ -75,9 +75,9 @@ func (e *entrance) handleLine(verb string) {
 // explainEntrance determines why our command could not enter the ranks' container, from the
 // messages of the program that should enter.
 func (e *ending) explainEntrance() *Error {
-	program, said := text.Escape(e.words[0]), e.output()
+	program, messages := text.Escape(e.words[0]), e.output()
 	fail := func(c Cause, text string) *Error {
-		return e.fail(StageInside, c, map[string]string{"program": program, "output": said}, errors.New(text+after(said)))
+		return e.fail(StageInside, c, map[string]string{"program": program, "output": messages}, errors.New(text+after(messages)))
 	}
 	if e.entered {
 		return fail(NoInput, program+" does not pass its input to the program that it starts")
@@ -86,7 +86,7 @@ func (e *ending) explainEntrance() *Error {
 		return fail(NoEngine, "the node has no "+program)
 	}
 	for _, known := range entranceWords {
-		if known.pattern.MatchString(said) {
+		if known.pattern.MatchString(messages) {
 			return fail(known.cause, known.text)
 		}
 	}

@@ -53,7 +53,7 @@ func Short(stage Stage, err error) *Error {
 	if of == "" {
 		return nil
 	}
-	if call, is := errors.AsType[*os.SyscallError](err); is {
+	if call, ok := errors.AsType[*os.SyscallError](err); ok {
 		err = call // without the node's address, so that equal failures of many nodes are grouped
 	}
 	return &Error{Stage: stage, Cause: HeadLimit, Err: fmt.Errorf("it has run out of %s (%w)", of, err)}

@@ -100,7 +100,7 @@ func (c *Client) Reach(ctx context.Context, name string) (*Agent, *Trace, error)
 // answer in time.
 func (c *Client) excused(w hostsys.Wait, err error) error {
 	isOver := w.Took() >= c.options.Timeout-LastMoment(c.options.Timeout)
-	if failure, is := errors.AsType[*Error](err); is && failure.Cause == ShellBroken && isOver {
+	if failure, ok := errors.AsType[*Error](err); ok && failure.Cause == ShellBroken && isOver {
 		return failure.excused(w) // a shell that seems not to have run our command may only have been read too late
 	}
 	return Excuse(err, w)

@@ -60,7 +60,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]
 	go func() { cancel(readRequests(ctx, head, requests)) }()
 	s.serve(ctx, requests, head)
 	cancel(nil)
-	if silent, is := errors.AsType[*unheard](context.Cause(ctx)); is {
+	if silent, ok := errors.AsType[*unheard](context.Cause(ctx)); ok {
 		// In the background, because the write blocks if the connection is cut.
 		s.working.Go(func() { _ = s.send(answer{Unheard: time.Duration(*silent).Seconds()}) })
 	}
@@ -186,11 +186,11 @@ func (s *server) start(ctx context.Context, r request) {
 	s.working.Go(func() {
 		defer s.stop(r.ID)
 		done := answer{ID: r.ID, Done: true}
-		said, err := s.call(ctx, r)
+		answered, err := s.call(ctx, r)
 		if err != nil {
 			done.Err = secret.Hide(err.Error())
 		}
-		if !said {
+		if !answered {
 			_ = s.send(done) // a broken stream has ended the agent already
 		}
 	})

@@ -131,10 +131,10 @@ func spelled(a answer) string {
 }
 
 // hear reads everything that a node sent, in pieces of various sizes, as an agent's callers do.
-func hear(said io.Reader, size int) heard {
+func hear(data io.Reader, size int) heard {
 	got := heard{parts: map[uint64][]string{}}
 	a := &Agent{
-		command: &command{host: "w1", stdout: &lineReader{in: bufio.NewReaderSize(said, size), noise: &noise{}}},
+		command: &command{host: "w1", stdout: &lineReader{in: bufio.NewReaderSize(data, size), noise: &noise{}}},
 		calls:   map[uint64]*call{}, last: givesUp, quit: make(chan struct{}),
 	}
 	for id := uint64(1); id <= givesUp; id++ {
@@ -199,8 +199,8 @@ func FuzzWire(f *testing.F) {
 		if m.loose > 0 {
 			m.noise("", true)
 		}
-		said := m.said.Bytes()
-		got := hear(bytes.NewReader(said), max(16, int(size)))
+		data := m.said.Bytes()
+		got := hear(bytes.NewReader(data), max(16, int(size)))
 		if got.err != m.want.err || !slices.Equal(got.noise, m.want.noise) {
 			t.Errorf("it ends with %q and %q, want %q and %q", got.err, got.noise, m.want.err, m.want.noise)
 		}
@@ -210,7 +210,7 @@ func FuzzWire(f *testing.F) {
 			}
 		}
 		// A truncated stream gives less, and nothing else.
-		short := hear(bytes.NewReader(said[:max(0, len(said)-int(cut))]), max(16, int(size)))
+		short := hear(bytes.NewReader(data[:max(0, len(data)-int(cut))]), max(16, int(size)))
 		for id, parts := range short.parts {
 			if len(parts) > len(got.parts[id]) || !slices.Equal(parts, got.parts[id][:len(parts)]) {
 				t.Errorf("cut by %d, request %d: %q of %q", cut, id, parts, got.parts[id])

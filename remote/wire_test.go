@@ -73,10 +73,10 @@ func FuzzAgentLines(f *testing.F) {
 	f.Add([]byte("noise@@preflight {\"node\":\"w2\",\"id\":1}\n"))
 	f.Add([]byte(`@@preflight {"node":"w1","id":18446744073709551615,"done":true,"error":"` + "\u202e" + `"}` + "\n"))
 	f.Add([]byte("@@preflight @@preflight [[[[\n\x00\xff"))
-	f.Fuzz(func(t *testing.T, said []byte) {
+	f.Fuzz(func(t *testing.T, data []byte) {
 		a := &Agent{
-			command: &command{host: "w1", stdout: &lineReader{in: bufio.NewReaderSize(bytes.NewReader(said), 16), noise: &noise{}}},
-			calls:   map[uint64]*call{1: {parts: make(chan answer, len(said)), abandoned: make(chan struct{})}},
+			command: &command{host: "w1", stdout: &lineReader{in: bufio.NewReaderSize(bytes.NewReader(data), 16), noise: &noise{}}},
+			calls:   map[uint64]*call{1: {parts: make(chan answer, len(data)), abandoned: make(chan struct{})}},
 			last:    1,
 			quit:    make(chan struct{}),
 		}
@@ -90,7 +90,7 @@ func FuzzAgentLines(f *testing.F) {
 		}
 		close(a.calls[1].parts)
 		for got := range a.calls[1].parts {
-			if got.Node != "w1" || got.ID != 1 || len(got.body) > len(said) {
+			if got.Node != "w1" || got.ID != 1 || len(got.body) > len(data) {
 				t.Errorf("handed on %+v", got)
 			}
 		}

@@ -40,7 +40,7 @@ type admission struct {
 }
 
 func caller(conn net.Conn) netip.Addr {
-	if tcp, is := conn.RemoteAddr().(*net.TCPAddr); is {
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()
 	}
 	return netip.Addr{}

@@ -123,7 +123,7 @@ func TestContextFreesTheClient(t *testing.T) {
 
 // An answer that no store gives is recognised.
 func TestNotAStore(t *testing.T) {
-	for _, said := range []string{"SSH-2.0-OpenSSH_9.2p1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"} {
+	for _, data := range []string{"SSH-2.0-OpenSSH_9.2p1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"} {
 		methods := map[string]func(*Client) error{
 			"ping":  func(c *Client) error { return c.Ping(patient(t), 1) },
 			"get":   func(c *Client) error { _, err := c.Get(patient(t), "k"); return err },
@@ -134,11 +134,11 @@ func TestNotAStore(t *testing.T) {
 			ours, theirs := net.Pipe()
 			go func() {
 				_, _ = theirs.Read(make([]byte, 100)) // whatever the request was
-				_, _ = theirs.Write([]byte(said))
+				_, _ = theirs.Write([]byte(data))
 				theirs.Close()
 			}()
 			if err := method(NewClient(ours, facts.GenerationPings)); !errors.Is(err, ErrNotAStore) {
-				t.Errorf("%s answered with %q: %v", name, said, err)
+				t.Errorf("%s answered with %q: %v", name, data, err)
 			}
 			ours.Close()
 		}

@@ -66,12 +66,12 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte{replyStop}, byte(queryWait))
 	f.Add([]byte{7, 0, 0, 0}, byte(queryPing))
 	f.Add([]byte("SSH-2.0-OpenSSH_9.2p1\r\n"), byte(queryGet))
-	f.Fuzz(func(t *testing.T, said []byte, asked byte) {
+	f.Fuzz(func(t *testing.T, data []byte, asked byte) {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
 		go func() {
 			go func() { _, _ = io.Copy(io.Discard, theirs) }()
-			_, _ = theirs.Write(said)
+			_, _ = theirs.Write(data)
 			theirs.Close()
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -79,24 +79,24 @@ func FuzzReply(f *testing.F) {
 		client := NewClient(ours, facts.GenerationPings)
 		switch query(asked) {
 		case queryGet:
-			if value, err := client.Get(ctx, "k"); err == nil && !bytes.Equal(putString(nil, value), said[:8+len(value)]) {
-				t.Errorf("%q is read as the value %q", said, value)
+			if value, err := client.Get(ctx, "k"); err == nil && !bytes.Equal(putString(nil, value), data[:8+len(value)]) {
+				t.Errorf("%q is read as the value %q", data, value)
 			}
 		case queryCheck:
-			if ready, err := client.Check(ctx, "k"); err == nil && ready != (said[0] == replyReady) {
-				t.Errorf("%q is read as ready: %t", said, ready)
+			if ready, err := client.Check(ctx, "k"); err == nil && ready != (data[0] == replyReady) {
+				t.Errorf("%q is read as ready: %t", data, ready)
 			}
 		case queryWait:
-			if err := client.Wait(ctx, "k"); err == nil && said[0] != replyStop {
-				t.Errorf("%q is read as the end of a wait", said)
+			if err := client.Wait(ctx, "k"); err == nil && data[0] != replyStop {
+				t.Errorf("%q is read as the end of a wait", data)
 			}
 		case queryPing:
-			if err := client.Ping(ctx, 7); err == nil && !bytes.Equal(said[:4], []byte{7, 0, 0, 0}) {
-				t.Errorf("%q is read as an answer to 7", said)
+			if err := client.Ping(ctx, 7); err == nil && !bytes.Equal(data[:4], []byte{7, 0, 0, 0}) {
+				t.Errorf("%q is read as an answer to 7", data)
 			}
 		default:
-			if number, err := client.Add(ctx, "k", 1); err == nil && !bytes.Equal(putInt(nil, number), said[:8]) {
-				t.Errorf("%q is read as %d", said, number)
+			if number, err := client.Add(ctx, "k", 1); err == nil && !bytes.Equal(putInt(nil, number), data[:8]) {
+				t.Errorf("%q is read as %d", data, number)
 			}
 		}
 		if ctx.Err() != nil {

@@ -102,7 +102,7 @@ func (m *unpickler) pop() any {
 func (m *unpickler) top() *pickled {
 	below := m.pop()
 	m.push(below)
-	if built, is := below.(*pickled); is {
+	if built, ok := below.(*pickled); ok {
 		return built
 	}
 	return &pickled{} // an instance of a class, which is ignored
@@ -111,7 +111,7 @@ func (m *unpickler) top() *pickled {
 // items returns the values above the mark.
 func (m *unpickler) items() []any {
 	for at := len(m.stack) - 1; at >= 0; at-- {
-		if _, is := m.stack[at].(mark); is {
+		if _, ok := m.stack[at].(mark); ok {
 			items := m.stack[at+1:]
 			m.stack = m.stack[:at]
 			return items
@@ -193,7 +193,7 @@ func (m *unpickler) step(op byte) {
 			made = &pickled{}
 		}
 		if len(made.keys) == 1 {
-			if members, is := made.keys[0].(*pickled); is {
+			if members, ok := made.keys[0].(*pickled); ok {
 				made = members
 			}
 		}

@@ -23,7 +23,7 @@ func TestUnpickle(t *testing.T) {
 // TestUnpickleItself decodes a list that contains itself.
 func TestUnpickleItself(t *testing.T) {
 	got, err := unpickle([]byte("\x80\x02]q\x00h\x00a."))
-	if list, is := got.(*pickled); err != nil || !is || len(list.keys) != 1 || list.keys[0] != got {
+	if list, ok := got.(*pickled); err != nil || !ok || len(list.keys) != 1 || list.keys[0] != got {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

@@ -47,10 +47,10 @@ func TestStrangers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			said, err := io.ReadAll(conn)
+			data, err := io.ReadAll(conn)
 			hungUp := err == nil || errors.Is(err, io.EOF) || strings.Contains(err.Error(), "reset")
-			if len(said) > 0 || hungUp != tt.hangsUp {
-				t.Errorf("said %q, then %v; want it to hang up: %t", said, err, tt.hangsUp)
+			if len(data) > 0 || hungUp != tt.hangsUp {
+				t.Errorf("said %q, then %v; want it to hang up: %t", data, err, tt.hangsUp)
 			}
 			if _, err := dial(t, address, tt.generation).NumKeys(patient(t)); err != nil {
 				t.Errorf("others are not served any more: %v", err)

@@ -41,15 +41,15 @@ func ReadState(value []byte, now time.Time) (*facts.Gathering, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoState, err)
 	}
-	state, is := whole.(*pickled)
-	if !is {
+	state, ok := whole.(*pickled)
+	if !ok {
 		return nil, ErrNoState
 	}
 	round, _ := state.field("round").(int64)
 	complete, _ := state.field("complete").(bool)
 	closed, _ := state.field("closed").(bool)
 	heard := map[facts.Gatherer]time.Time{}
-	if beats, is := state.field("last_heartbeats").(*pickled); is {
+	if beats, ok := state.field("last_heartbeats").(*pickled); ok {
 		for i, one := range beats.keys {
 			if who, named := launcher(one); named && i < len(beats.values) {
 				heard[who] = moment(beats.values[i])
@@ -58,7 +58,7 @@ func ReadState(value []byte, now time.Time) (*facts.Gathering, error) {
 	}
 	launchers := func(field string) []facts.Gatherer {
 		all := []facts.Gatherer{}
-		if of, is := state.field(field).(*pickled); is {
+		if of, ok := state.field(field).(*pickled); ok {
 			for _, one := range of.keys {
 				who, named := launcher(one)
 				if !named {
@@ -81,14 +81,14 @@ func ReadState(value []byte, now time.Time) (*facts.Gathering, error) {
 }
 
 // launcher decodes the name of a launcher in the state.
-func launcher(named any) (who facts.Gatherer, is bool) {
-	desc, is := named.(*pickled)
-	if is {
+func launcher(named any) (who facts.Gatherer, ok bool) {
+	desc, ok := named.(*pickled)
+	if ok {
 		who.Address, _ = desc.field("addr").(string)
 		pid, _ := desc.field("pid").(int64)
 		who.PID = int(pid)
 	}
-	return who, is
+	return who, ok
 }
 
 // moment decodes a Python datetime, zero for other values. It has ten bytes: two for the year, then

@@ -56,9 +56,9 @@ func TestServerSaysWhatTorchSaid(t *testing.T) {
 			if _, err := conn.Write(turn.Client); err != nil {
 				t.Fatal(err)
 			}
-			said := make([]byte, len(turn.Server))
-			if _, err := io.ReadFull(conn, said); err != nil || !bytes.Equal(said, turn.Server) {
-				t.Fatalf("turn %d: %q and %v, torch %s said %q", i, said, err, r.Torch, turn.Server)
+			data := make([]byte, len(turn.Server))
+			if _, err := io.ReadFull(conn, data); err != nil || !bytes.Equal(data, turn.Server) {
+				t.Fatalf("turn %d: %q and %v, torch %s said %q", i, data, err, r.Torch, turn.Server)
 			}
 		}
 	})
@@ -83,8 +83,8 @@ func TestClientSaysWhatTorchSaid(t *testing.T) {
 		greet(t, client, nonce)
 		answers, err := script(ctx, client, r.Generation)
 		client.Close()
-		if said := <-heard; said != nil || err != nil {
-			t.Fatalf("after %v: %v; %v", answers, said, err)
+		if data := <-heard; data != nil || err != nil {
+			t.Fatalf("after %v: %v; %v", answers, data, err)
 		}
 		if diff := cmp.Diff(scriptAnswers(r.Generation), answers); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
@@ -95,9 +95,9 @@ func TestClientSaysWhatTorchSaid(t *testing.T) {
 // replay plays the server's part.
 func (r recording) replay(conn net.Conn) error {
 	for i, turn := range r.Turns {
-		said := make([]byte, len(turn.Client))
-		if n, err := io.ReadFull(conn, said); err != nil || !bytes.Equal(said, turn.Client) {
-			return fmt.Errorf("turn %d: our client said %q and %v, torch's %q", i, said[:n], err, turn.Client)
+		data := make([]byte, len(turn.Client))
+		if n, err := io.ReadFull(conn, data); err != nil || !bytes.Equal(data, turn.Client) {
+			return fmt.Errorf("turn %d: our client said %q and %v, torch's %q", i, data[:n], err, turn.Client)
 		}
 		if _, err := conn.Write(turn.Server); err != nil {
 			return err

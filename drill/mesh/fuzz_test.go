@@ -15,19 +15,19 @@ func FuzzDecode(f *testing.F) {
 	f.Add(message{kind: meshHello, amount: 7, name: "w1"}.encode(k))
 	f.Add(append(message{kind: meshAnswer}.encode(k), received, 1, 2))
 	f.Add([]byte{meshHello, 0})
-	f.Fuzz(func(t *testing.T, said []byte) {
-		m, rest, err := decode(said, k, meshHello, meshAnswer)
+	f.Fuzz(func(t *testing.T, message []byte) {
+		m, rest, err := decode(message, k, meshHello, meshAnswer)
 		switch {
 		case err == nil:
-			if again := append(m.encode(k), rest...); !bytes.Equal(again, said) {
-				t.Errorf("%x is read as %+v, which is %x", said, m, again)
+			if again := append(m.encode(k), rest...); !bytes.Equal(again, message) {
+				t.Errorf("%x is read as %+v, which is %x", message, m, again)
 			}
 		case errors.Is(err, errShort):
-			if len(said) >= headLength+maxName {
-				t.Errorf("%d bytes are not yet a message", len(said))
+			if len(message) >= headLength+maxName {
+				t.Errorf("%d bytes are not yet a message", len(message))
 			}
 		case !errors.Is(err, errStranger):
-			t.Errorf("%x: %v", said, err)
+			t.Errorf("%x: %v", message, err)
 		}
 	})
 }

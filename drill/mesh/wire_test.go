@@ -66,16 +66,16 @@ func TestSpeech(t *testing.T) {
 	hello := speech{kind: meshHello, key: k, node: "w1"}
 	answer := speech{kind: meshAnswer, key: k, node: "w2"}
 	for _, mss := range []int{536, 1448, 1448, 536} {
-		said, rest, err := decode(hello.forSegment(mss), k, meshHello)
-		if want := (message{kind: meshHello, amount: uint64(payloadSegments * mss), name: "w1"}); said != want || err != nil {
-			t.Errorf("%+v was said with segments of %d (%v)", said, mss, err)
+		sent, rest, err := decode(hello.forSegment(mss), k, meshHello)
+		if want := (message{kind: meshHello, amount: uint64(payloadSegments * mss), name: "w1"}); sent != want || err != nil {
+			t.Errorf("%+v was said with segments of %d (%v)", sent, mss, err)
 		}
-		if uint64(len(rest)) != said.amount {
-			t.Errorf("%d bytes follow the hello and not %d", len(rest), said.amount)
+		if uint64(len(rest)) != sent.amount {
+			t.Errorf("%d bytes follow the hello and not %d", len(rest), sent.amount)
 		}
-		said, rest, err = decode(answer.forSegment(mss), k, meshAnswer)
-		if err != nil || rest[0] != received || uint64(len(rest)-1) != said.amount {
-			t.Errorf("%d bytes follow the answer %+v (%v)", len(rest), said, err)
+		sent, rest, err = decode(answer.forSegment(mss), k, meshAnswer)
+		if err != nil || rest[0] != received || uint64(len(rest)-1) != sent.amount {
+			t.Errorf("%d bytes follow the answer %+v (%v)", len(rest), sent, err)
 		}
 		for _, s := range []speech{hello, answer} {
 			if _, rest, err := decode(s.text[:s.prefixLength], k, s.kind); len(rest) > 0 || err != nil {

@@ -296,10 +296,10 @@ func TestCrewByAnotherRail(t *testing.T) {
 			was = "" // a rank that failed is ended
 			continue
 		}
-		if is := processOf(t, dir); i > 0 && (is != was) != step.isNew {
-			t.Errorf("step %d: process %s after %s", i, is, was)
+		if current := processOf(t, dir); i > 0 && (current != was) != step.isNew {
+			t.Errorf("step %d: process %s after %s", i, current, was)
 		} else {
-			was = is
+			was = current
 		}
 	}
 }

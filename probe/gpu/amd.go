@@ -88,8 +88,8 @@ func kfdGPUs(o machine.Options) (nodes []kfdNode) {
 // isGraphics reports whether a GPU has less memory than any GPU used for training, like a CPU's
 // integrated graphics. The compute driver lists those too, and torch rightly ignores them.
 func isGraphics(device string) bool {
-	total, told := machine.Number(device + "/mem_info_vram_total")
-	return told && total < 4<<30
+	total, known := machine.Number(device + "/mem_info_vram_total")
+	return known && total < 4<<30
 }
 
 // property returns 0 if it is not set. Some values use all 64 bits.
@@ -195,7 +195,7 @@ func amdCard(node kfdNode) facts.Card {
 		card.Minor = &minor
 	}
 	card.Memory, _ = machine.Number(dir + "/mem_info_vram_total") // 0 if not reported
-	if used, told := machine.Number(dir + "/mem_info_vram_used"); told {
+	if used, known := machine.Number(dir + "/mem_info_vram_used"); known {
 		card.MemoryUsed = &used
 	}
 	return card
@@ -242,7 +242,7 @@ func rasErrors(dir string) (*facts.ECC, []facts.NVMLFailure) {
 	files, _ := filepath.Glob(dir + "/ras/*_err_count") // fails only on a bad pattern
 	var uncorrected, corrected int64
 	var refused []facts.NVMLFailure
-	told := false
+	counted := false
 	for _, file := range files {
 		text, err := hostsys.ReadFile(file)
 		refusal := facts.NVMLFailure{Kind: facts.FailureOther, Call: facts.CallRAS, Text: machine.Clipped(string(text))}
@@ -256,12 +256,12 @@ func rasErrors(dir string) (*facts.ECC, []facts.NVMLFailure) {
 		ue, ueTold := machine.After(string(text), "ue:")
 		ce, ceTold := machine.After(string(text), "ce:")
 		if ueTold && ceTold {
-			told = true
+			counted = true
 			uncorrected += count(ue)
 			corrected += count(ce)
 		}
 	}
-	if !told {
+	if !counted {
 		return nil, refused
 	}
 	return &facts.ECC{Enabled: true, Uncorrected: &uncorrected, Corrected: &corrected}, nil
@@ -332,8 +332,8 @@ func kfdUsers(o machine.Options, nodes []kfdNode, cards []facts.Card) {
 		cards[i].Processes = []facts.GPUUser{}
 		for _, entry := range entries {
 			pid, err := strconv.Atoi(entry.Name())
-			used, told := machine.Number(filepath.Join(o.At(kfdProcesses), entry.Name(), "vram_"+node.id))
-			if err == nil && told && used > 0 {
+			used, known := machine.Number(filepath.Join(o.At(kfdProcesses), entry.Name(), "vram_"+node.id))
+			if err == nil && known && used > 0 {
 				cards[i].Processes = append(cards[i].Processes, facts.GPUUser{PID: pid, Kind: "compute", Memory: &used})
 			}
 		}

@@ -321,13 +321,13 @@ func TestLibraryWithEverFewerFunctions(t *testing.T) {
 	scenario := gpus.H100s(2)
 	needed := []string{"nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"}
 	for {
-		var said bytes.Buffer
+		var output bytes.Buffer
 		asker := driver(t, scenario)
-		if stderr, err := asker.Stream(t.Context(), &said); err != nil {
+		if stderr, err := asker.Stream(t.Context(), &output); err != nil {
 			t.Fatalf("without %q: %v\n%s", scenario.Without, err, stderr)
 		}
 		missing := len(scenario.Without)
-		for text := range strings.Lines(said.String()) {
+		for text := range strings.Lines(output.String()) {
 			var line nvml.Line
 			if json.Unmarshal([]byte(text), &line) != nil || !strings.HasPrefix(line.Call, "nvml") {
 				continue

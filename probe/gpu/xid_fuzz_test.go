@@ -15,7 +15,7 @@ func FuzzParseXid(f *testing.F) {
 	f.Add("4,1234,99999999999999999999,-;NVRM: Xid (PCI:0000:4b:00): 79", 1.0)
 	f.Fuzz(func(t *testing.T, record string, uptime float64) {
 		for _, line := range []*lazyregexp.Regexp{xidLine, sxidLine} {
-			if xid, is := parseXid(record, line, uptime); is && (xid.Code < 0 || xid.Code > 999999 || xid.Age < 0 || xid.Address == "") {
+			if xid, ok := parseXid(record, line, uptime); ok && (xid.Code < 0 || xid.Code > 999999 || xid.Age < 0 || xid.Address == "") {
 				t.Errorf("%q is %+v", record, xid)
 			}
 		}

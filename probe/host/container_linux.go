@@ -121,8 +121,8 @@ func runningContainers(o machine.Options) (running []facts.RunningContainer) {
 		}
 		line, _ := os.ReadFile(o.At("/proc/" + pid + "/cmdline"))
 		engine, name := parseBeside(strings.Split(string(line), "\x00"))
-		is := func(c facts.RunningContainer) bool { return c.Engine == engine && c.Name == name }
-		if engine == "" || slices.ContainsFunc(running, is) { // podman has a monitor for each exec as well
+		isSame := func(c facts.RunningContainer) bool { return c.Engine == engine && c.Name == name }
+		if engine == "" || slices.ContainsFunc(running, isSame) { // podman has a monitor for each exec as well
 			continue
 		}
 		children := machine.Line(o.At("/proc/" + pid + "/task/" + pid + "/children"))

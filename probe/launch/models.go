@@ -163,14 +163,14 @@ func filesOfModel(snapshot string) (string, error) {
 	sum := sha256.New()
 	for _, entry := range entries {
 		path := filepath.Join(snapshot, entry.Name())
-		is := "nothing"
+		content := "nothing"
 		if info, err := os.Stat(path); err == nil {
-			is = fmt.Sprint(info.Size())
+			content = fmt.Sprint(info.Size())
 			if to, err := os.Readlink(path); err == nil {
-				is = filepath.Base(to)
+				content = filepath.Base(to)
 			}
 		}
-		fmt.Fprintf(sum, "%q %s\n", entry.Name(), is)
+		fmt.Fprintf(sum, "%q %s\n", entry.Name(), content)
 	}
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }

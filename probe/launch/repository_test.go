@@ -43,11 +43,11 @@ func commitFile(t *testing.T, dir, name, text string) {
 
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	said, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput()
+	output, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("git %v: %v\n%s", args, err, said)
+		t.Fatalf("git %v: %v\n%s", args, err, output)
 	}
-	return strings.TrimSpace(string(said))
+	return strings.TrimSpace(string(output))
 }
 
 // The result of git itself for repositories of all kinds.
@@ -165,8 +165,8 @@ func TestGitRunsAndWritesNothing(t *testing.T) {
 	if got := repository(t.Context(), machine.Options{}, dir); got == nil || got.Dirty == nil || *got.Dirty != 0 {
 		t.Errorf("%+v", got)
 	}
-	if said, err := os.ReadFile(ran); err == nil {
-		t.Errorf("ran %s", said)
+	if output, err := os.ReadFile(ran); err == nil {
+		t.Errorf("ran %s", output)
 	}
 	if indexOf(t, dir) != before {
 		t.Error("the index was written")
@@ -238,8 +238,8 @@ func TestRepositoryOfSomebodyElse(t *testing.T) {
 		if diff := cmp.Diff(want, repository(t.Context(), machine.Options{}, dir)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", theirs, diff)
 		}
-		if said, err := os.ReadFile(ran); err == nil {
-			t.Errorf("ran %s", said)
+		if output, err := os.ReadFile(ran); err == nil {
+			t.Errorf("ran %s", output)
 		}
 	}
 }

@@ -111,7 +111,7 @@ const (
 // Reason returns the system's message for an error, without the path, which the report shows
 // anyway.
 func Reason(err error) string {
-	if path, is := errors.AsType[*fs.PathError](err); is {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err.Error()
 	}
 	return err.Error()

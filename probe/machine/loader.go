@@ -89,9 +89,9 @@ func (l Linked) refusal(stdout, stderr string) string {
 			return missing[1] + ": not found"
 		}
 	}
-	_, said, _ := strings.Cut(stderr, "error while loading shared libraries: ")
-	said, _, _ = strings.Cut(said, "\n")
-	return said
+	_, problem, _ := strings.Cut(stderr, "error while loading shared libraries: ")
+	problem, _, _ = strings.Cut(problem, "\n")
+	return problem
 }
 
 // LoaderOrder lists where the loader looks for a library that a program requests by name, best

@@ -61,15 +61,15 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 			return slices.Contains(wanted, s) && !slices.ContainsFunc(left, func(l *socket) bool { return l.inode == s.inode })
 		})
 	}
-	told := make([]facts.Listener, len(found))
+	result := make([]facts.Listener, len(found))
 	for i, s := range found {
-		told[i] = s.Listener
-		told[i].Preflight = s.isPreflight()
+		result[i] = s.Listener
+		result[i].Preflight = s.isPreflight()
 	}
-	slices.SortStableFunc(told, func(a, b facts.Listener) int {
+	slices.SortStableFunc(result, func(a, b facts.Listener) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Address, b.Address))
 	})
-	return told, nil
+	return result, nil
 }
 
 // socket is a listening socket.

@@ -164,11 +164,11 @@ func docker(o machine.Options) *facts.Docker {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &facts.Docker{}
 	}
-	var said struct {
+	var info struct {
 		Pools []facts.AddressPool `json:"default-address-pools"`
 	}
-	if err != nil || json.Unmarshal(text, &said) != nil {
+	if err != nil || json.Unmarshal(text, &info) != nil {
 		return nil
 	}
-	return &facts.Docker{Pools: said.Pools}
+	return &facts.Docker{Pools: info.Pools}
 }

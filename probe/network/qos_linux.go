@@ -62,7 +62,7 @@ func parseQoS(message []byte) *facts.QoS {
 	if err != nil {
 		return nil
 	}
-	told := &facts.QoS{Trust: facts.TrustPCP, Pauses: []int{}, Priorities: map[string]int{}}
+	result := &facts.QoS{Trust: facts.TrustPCP, Pauses: []int{}, Priorities: map[string]int{}}
 	known := false
 	for _, outer := range all {
 		inner, err := nl.ParseRouteAttr(outer.Value)
@@ -75,15 +75,15 @@ func parseQoS(message []byte) *facts.QoS {
 				known = true
 				for priority := range 8 {
 					if attribute.Value[1]&(1<<priority) != 0 {
-						told.Pauses = append(told.Pauses, priority)
+						result.Pauses = append(result.Pauses, priority)
 					}
 				}
 			case kind == ieeeApps:
 				apps, _ := nl.ParseRouteAttr(attribute.Value) // malformed data gives none
 				for _, app := range apps {
 					if len(app.Value) >= 4 && app.Value[0] == appDSCP {
-						told.Trust = facts.TrustDSCP
-						told.Priorities[strconv.Itoa(int(binary.NativeEndian.Uint16(app.Value[2:])))] = int(app.Value[1])
+						result.Trust = facts.TrustDSCP
+						result.Priorities[strconv.Itoa(int(binary.NativeEndian.Uint16(app.Value[2:])))] = int(app.Value[1])
 					}
 				}
 			}
@@ -92,5 +92,5 @@ func parseQoS(message []byte) *facts.QoS {
 	if !known {
 		return nil
 	}
-	return told
+	return result
 }

@@ -19,8 +19,8 @@ func TestWhyALibraryIsNotTaken(t *testing.T) {
 		if err := load(lines{&out}, path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", path, err, want)
 		}
-		if said := spoken(t, &out); len(said) != 1 || said[0].Call != "dlopen "+path {
-			t.Errorf("%s: announced %+v", path, said)
+		if output := spoken(t, &out); len(output) != 1 || output[0].Call != "dlopen "+path {
+			t.Errorf("%s: announced %+v", path, output)
 		}
 	}
 }

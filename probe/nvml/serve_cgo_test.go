@@ -45,7 +45,7 @@ func asked(index int, device *mock.Device, has ...string) (*card, *bytes.Buffer)
 // spoken returns the lines that were written.
 func spoken(t *testing.T, out *bytes.Buffer) []Line {
 	t.Helper()
-	var said []Line
+	var lines []Line
 	for text := range strings.Lines(out.String()) {
 		if strings.TrimSpace(text) == "" {
 			continue
@@ -54,9 +54,9 @@ func spoken(t *testing.T, out *bytes.Buffer) []Line {
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
-		said = append(said, line)
+		lines = append(lines, line)
 	}
-	return said
+	return lines
 }
 
 func TestWhatIsAFailure(t *testing.T) {
@@ -84,12 +84,12 @@ func TestWhatIsAFailure(t *testing.T) {
 		}
 		c.write()
 		want := facts.Card{}
-		said := facts.NVMLFailure{Kind: test.failure + test.refused, Code: int(ret), Call: "nvmlDeviceGetSerial", Text: "as the library says"}
+		failure := facts.NVMLFailure{Kind: test.failure + test.refused, Code: int(ret), Call: "nvmlDeviceGetSerial", Text: "as the library says"}
 		if test.failure != "" {
-			want.Failure = &said
+			want.Failure = &failure
 		}
 		if test.refused != "" {
-			want.Refused = []facts.NVMLFailure{said}
+			want.Refused = []facts.NVMLFailure{failure}
 		}
 		if diff := cmp.Diff(want, c.seen); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", ret, diff)

@@ -222,13 +222,13 @@ func TestAskBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := exec.Command(python, "-c", `import sys, sysconfig; print(sysconfig.get_path("include", scheme="posix_prefix"), sys.prefix, "py%d%d" % sys.version_info[:2])`).Output()
+	output, err := exec.Command(python, "-c", `import sys, sysconfig; print(sysconfig.get_path("include", scheme="posix_prefix"), sys.prefix, "py%d%d" % sys.version_info[:2])`).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := askBuild(t.Context(), python)
-	if words := strings.Join([]string{got.include, got.prefix, got.version}, " "); words != strings.TrimSpace(string(said)) {
-		t.Errorf("%q, want %q", words, said)
+	if words := strings.Join([]string{got.include, got.prefix, got.version}, " "); words != strings.TrimSpace(string(output)) {
+		t.Errorf("%q, want %q", words, output)
 	}
 	for name, body := range map[string]string{"chatty": "echo hello; " + python + ` "$@"`, "broken": "exit 1", "silent": "echo preflight"} {
 		answered := askBuild(t.Context(), probetest.Script(t, "python", body)).include != ""

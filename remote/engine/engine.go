@@ -179,30 +179,30 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 }
 
 // readStderr reads lines of standard error: the program's, and between our two marks the command's.
-func (c *connection) readStderr(said string) {
+func (c *connection) readStderr(output string) {
 	// The reader may close the connection if there is too much.
-	_, _ = io.WriteString(c.stderr, c.withoutMarks(said))
+	_, _ = io.WriteString(c.stderr, c.withoutMarks(output))
 }
 
 // withoutMarks returns the lines without our marks.
-func (c *connection) withoutMarks(said string) string {
+func (c *connection) withoutMarks(output string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if before, rest, found := strings.Cut(said, begins+"begins here\n"); found && !c.begun {
+	if before, rest, found := strings.Cut(output, begins+"begins here\n"); found && !c.begun {
 		c.begun = true
-		said = before + rest
+		output = before + rest
 	}
-	if before, rest, found := strings.Cut(said, ends); found && c.begun && c.status == "" {
+	if before, rest, found := strings.Cut(output, ends); found && c.begun && c.status == "" {
 		c.status, rest, _ = strings.Cut(rest, "\n")
-		said = before + rest
+		output = before + rest
 	}
-	_, _ = io.WriteString(&c.messages, said) // never fails
+	_, _ = io.WriteString(&c.messages, output) // never fails
 	if c.asked++; c.engine.Hangs && c.asked < maxAsked && !c.begun && c.why == nil && !c.cut {
 		if c.why = c.engine.Explain(c.messages.Text(), Going); c.why != nil {
 			go c.Close()
 		}
 	}
-	return said
+	return output
 }
 
 // exit returns how the command ended, or the program's end if that came first and looked like
@@ -221,8 +221,8 @@ func (c *connection) exit() remote.Exit {
 }
 
 // exitOf returns the end of a command from the status that its shell printed.
-func exitOf(said string) remote.Exit {
-	word, _, _ := strings.Cut(said, " ")
+func exitOf(output string) remote.Exit {
+	word, _, _ := strings.Cut(output, " ")
 	code, err := strconv.Atoi(word)
 	switch {
 	case err != nil:

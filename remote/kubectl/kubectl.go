@@ -92,10 +92,10 @@ func (c *Carrier) list(ctx context.Context, words []string) ([]pod, *remote.Erro
 		_, _ = io.Copy(io.Discard, read)
 		decoded <- err
 	}()
-	said, err := hostsys.Child{Path: c.program, Args: words, Limit: c.options.Timeout}.Stream(ctx, write)
+	output, err := hostsys.Child{Path: c.program, Args: words, Limit: c.options.Timeout}.Stream(ctx, write)
 	write.Close()
 	notRead := <-decoded
-	said = text.Escape(strings.ReplaceAll(strings.TrimSpace(said), "\n", "; "))
+	output = text.Escape(strings.ReplaceAll(strings.TrimSpace(output), "\n", "; "))
 	typed := "kubectl " + strings.Join(words, " ")
 	switch {
 	case ctx.Err() != nil:
@@ -103,9 +103,9 @@ func (c *Carrier) list(ctx context.Context, words []string) ([]pod, *remote.Erro
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.NoCluster, Err: fmt.Errorf("%s got no answer within %s", typed, text.Duration(c.options.Timeout.Seconds()))}
 	case err != nil:
-		failure := known(said)
+		failure := known(output)
 		if failure == nil {
-			failure = &remote.Error{Cause: remote.NoCluster, Err: errors.New(typed + ": " + hostsys.Complaint(said, err))}
+			failure = &remote.Error{Cause: remote.NoCluster, Err: errors.New(typed + ": " + hostsys.Complaint(output, err))}
 		}
 		failure.Stage = remote.StageResolve
 		return nil, failure

@@ -198,8 +198,8 @@ func TestFailures(t *testing.T) {
 			_, client, _ := cluster(t, soon, Options{Namespace: "ml"}, pods...)
 			began := time.Now()
 			_, _, err := client.Reach(t.Context(), test.pod)
-			failure, is := errors.AsType[*remote.Error](err)
-			if !is || failure.Host != test.pod || failure.Cause != test.cause || !strings.HasSuffix(failure.Err.Error(), test.message) {
+			failure, ok := errors.AsType[*remote.Error](err)
+			if !ok || failure.Host != test.pod || failure.Cause != test.cause || !strings.HasSuffix(failure.Err.Error(), test.message) {
 				t.Fatalf("%v", err)
 			}
 			if podName.MatchString(test.pod) && failure.Detail["namespace"] != "ml" {
@@ -220,8 +220,8 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = agent.Call(t.Context(), "killed", nil, remotetest.Nothing)
-	failure, is := errors.AsType[*remote.Error](err)
-	if !is || failure.Cause != remote.AgentKilled || failure.Detail["signal"] != "KILL" {
+	failure, ok := errors.AsType[*remote.Error](err)
+	if !ok || failure.Cause != remote.AgentKilled || failure.Detail["signal"] != "KILL" {
 		t.Errorf("%v", err)
 	}
 	agent.Close()
@@ -258,8 +258,8 @@ func TestStopped(t *testing.T) {
 			_, client, dir := cluster(t, time.Minute, Options{Container: "train"},
 				fmt.Sprintf(`{"metadata":{"name":"w1","namespace":"ml"%s},"spec":{"containers":[%s],"initContainers":[{"name":"fetch"}]},"status":{%s}}`, test.meta, test.spec, test.status))
 			_, trace, err := client.Reach(t.Context(), "w1")
-			failure, is := errors.AsType[*remote.Error](err)
-			if !is || failure.Cause != test.cause || !strings.HasPrefix(failure.Detail["reason"], test.reason) || failure.Detail["namespace"] != "ml" || failure.Detail["container"] != "train" {
+			failure, ok := errors.AsType[*remote.Error](err)
+			if !ok || failure.Cause != test.cause || !strings.HasPrefix(failure.Detail["reason"], test.reason) || failure.Detail["namespace"] != "ml" || failure.Detail["container"] != "train" {
 				t.Errorf("%v, detail %v", err, failure.Detail)
 			}
 			if !slices.Equal(trace.Options, []string{"--container=train"}) { // the fixes repeat these options
@@ -293,12 +293,12 @@ func TestNoList(t *testing.T) {
 			}
 			*carrier = *again
 			_, err = carrier.Hosts()
-			failure, is := errors.AsType[*remote.Error](err)
-			if !is || failure.Cause != want || strings.Contains(failure.Err.Error(), "memcache") {
+			failure, ok := errors.AsType[*remote.Error](err)
+			if !ok || failure.Cause != want || strings.Contains(failure.Err.Error(), "memcache") {
 				t.Errorf("hosts: %v", err)
 			}
 			_, _, err = client.Reach(t.Context(), "w1")
-			if failure, is := errors.AsType[*remote.Error](err); want != remote.Forbidden && (!is || failure.Cause != want || failure.Host != "w1") {
+			if failure, ok := errors.AsType[*remote.Error](err); want != remote.Forbidden && (!ok || failure.Cause != want || failure.Host != "w1") {
 				t.Errorf("w1: %v", err)
 			} else if want == remote.Forbidden && err != nil && failure.Cause == want {
 				t.Errorf("w1 was not tried: %v", err)
@@ -317,7 +317,7 @@ func TestStalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = again.Hosts()
-	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.NoCluster || !strings.Contains(failure.Err.Error(), "got no answer within ") {
+	if failure, ok := errors.AsType[*remote.Error](err); !ok || failure.Cause != remote.NoCluster || !strings.Contains(failure.Err.Error(), "got no answer within ") {
 		t.Errorf("%v", err)
 	}
 	if took := time.Since(began); took > time.Second+remotetest.Slack {

@@ -91,7 +91,7 @@ func TestRealKubectl(t *testing.T) {
 	}
 	for pod, want := range map[string]remote.Cause{"w-forbidden0": remote.Forbidden, "w-bare0": remote.NoShell, "w-severed0": remote.KubeletDown, "w-dropped0": remote.ConnectionLost} {
 		_, _, err := client.Reach(t.Context(), pod)
-		if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != want {
+		if failure, ok := errors.AsType[*remote.Error](err); !ok || failure.Cause != want {
 			t.Errorf("%s: %v", pod, err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestRealKubectl(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = agent.Call(t.Context(), "killed", nil, remotetest.Nothing)
-	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.AgentKilled || failure.Detail["signal"] != "KILL" {
+	if failure, ok := errors.AsType[*remote.Error](err); !ok || failure.Cause != remote.AgentKilled || failure.Detail["signal"] != "KILL" {
 		t.Errorf("%v", err)
 	}
 	agent.Close()
@@ -113,7 +113,7 @@ func TestRealKubectl(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = carrier.Hosts()
-		if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != want {
+		if failure, ok := errors.AsType[*remote.Error](err); !ok || failure.Cause != want {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

@@ -39,10 +39,10 @@ var words = []struct {
 }
 
 // known returns the cause that kubectl's message matches, nil for none.
-func known(said string) *remote.Error {
+func known(output string) *remote.Error {
 	for _, w := range words {
-		if w.pattern.MatchString(said) {
-			return &remote.Error{Cause: w.cause, Detail: map[string]string{}, Err: errors.New(complaint(said))}
+		if w.pattern.MatchString(output) {
+			return &remote.Error{Cause: w.cause, Detail: map[string]string{}, Err: errors.New(complaint(output))}
 		}
 	}
 	return nil
@@ -56,13 +56,13 @@ var commandEnded = lazyregexp.New(`command terminated with exit code \d+`)
 // explain returns why a kubectl exec has come no further. If it ended before its command, it has
 // lost the connection, and may have printed nothing: 1.20 ends successfully if its connection is
 // cut.
-func explain(said string, came engine.State) *remote.Error {
-	failure := known(said)
+func explain(output string, came engine.State) *remote.Error {
+	failure := known(output)
 	switch {
 	case came == engine.Broke && (failure == nil || failure.Cause != remote.KubeletDown):
-		return &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(said), "kubectl ended before the command did"))}
-	case came == engine.Failed && failure == nil && said != "" && !commandEnded.MatchString(said):
-		return &remote.Error{Cause: remote.SessionRefused, Err: errors.New(complaint(said))}
+		return &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(output), "kubectl ended before the command did"))}
+	case came == engine.Failed && failure == nil && output != "" && !commandEnded.MatchString(output):
+		return &remote.Error{Cause: remote.SessionRefused, Err: errors.New(complaint(output))}
 	}
 	return failure
 }
@@ -71,15 +71,15 @@ func explain(said string, came engine.State) *remote.Error {
 var noise = lazyregexp.New(`^[EWI]\d{4} \d\d:\d\d:\d\d`)
 
 // complaint returns kubectl's messages without its libraries' log lines.
-func complaint(said string) string {
+func complaint(output string) string {
 	var kept []string
-	for _, line := range strings.Split(said, "; ") {
+	for _, line := range strings.Split(output, "; ") {
 		if line = strings.TrimSpace(line); line != "" && !noise.MatchString(line) {
 			kept = append(kept, line)
 		}
 	}
 	if kept == nil {
-		return said
+		return output
 	}
 	return strings.Join(kept, "; ")
 }

@@ -185,8 +185,8 @@ func TestFailures(t *testing.T) {
 				t.Errorf("told %q", told)
 			}
 			_, _, err := client.Reach(t.Context(), "w1")
-			failure, is := errors.AsType[*remote.Error](err)
-			if !is || failure.Host != "w1" || failure.Cause != test.cause || !strings.Contains(failure.Err.Error(), test.message) {
+			failure, ok := errors.AsType[*remote.Error](err)
+			if !ok || failure.Host != "w1" || failure.Cause != test.cause || !strings.Contains(failure.Err.Error(), test.message) {
 				t.Errorf("%v", err)
 			}
 			if took := time.Since(began); took > 2*soon+remotetest.Slack {
@@ -282,7 +282,7 @@ func TestLost(t *testing.T) {
 	}
 	l.Close()
 	err = agent.Call(t.Context(), "echo", "x", remotetest.Nothing)
-	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.ConnectionLost {
+	if failure, ok := errors.AsType[*remote.Error](err); !ok || failure.Cause != remote.ConnectionLost {
 		t.Errorf("%v", err)
 	}
 	agent.Close()
@@ -303,7 +303,7 @@ func TestFrozen(t *testing.T) {
 	}
 	began := time.Now()
 	_, _, err = client.Reach(t.Context(), "w1")
-	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.Frozen {
+	if failure, ok := errors.AsType[*remote.Error](err); !ok || failure.Cause != remote.Frozen {
 		t.Errorf("%v", err)
 	}
 	if took := time.Since(began); took > time.Second+remotetest.Slack {
@@ -321,7 +321,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, _, err := client.Reach(ctx, "w1")
-	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.Interrupted {
+	if failure, ok := errors.AsType[*remote.Error](err); !ok || failure.Cause != remote.Interrupted {
 		t.Errorf("%v", err)
 	}
 }

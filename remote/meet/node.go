@@ -30,7 +30,7 @@ func Call(ctx context.Context, address, node, token string, work func(in io.Read
 	}
 	conn, err := dialer(callTime).DialContext(ctx, "tcp", address)
 	if err != nil {
-		if name, is := errors.AsType[*net.DNSError](err); errors.Is(err, syscall.ECONNREFUSED) || is && (name.IsNotFound || name.IsTemporary) {
+		if name, ok := errors.AsType[*net.DNSError](err); errors.Is(err, syscall.ECONNREFUSED) || ok && (name.IsNotFound || name.IsTemporary) {
 			err = fmt.Errorf("%w: %w", ErrNotYet, err)
 		}
 		return Verdict{}, err
@@ -61,7 +61,7 @@ func (l *line) serve(work func(in io.Reader, out io.Writer) error) error {
 	if err := work(&requestsOf{in: l.in}, l.Conn); err != nil {
 		return err
 	}
-	if half, is := l.Conn.(*net.TCPConn); is {
+	if half, ok := l.Conn.(*net.TCPConn); ok {
 		_ = half.CloseWrite() // everything is sent; a verdict shows whether it arrived
 	}
 	return nil
@@ -130,7 +130,7 @@ func (r *requestsOf) Read(p []byte) (int, error) {
 func (l *line) verdict() (v Verdict, err error) {
 	lines := bufio.NewScanner(l.in)
 	for lines.Scan() {
-		if raw, is := bytes.CutPrefix(lines.Bytes(), []byte(verdictMark)); is {
+		if raw, ok := bytes.CutPrefix(lines.Bytes(), []byte(verdictMark)); ok {
 			err := json.Unmarshal(raw, &v)
 			v.Why = text.Escape(v.Why)
 			return v, err

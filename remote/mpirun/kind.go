@@ -42,8 +42,8 @@ var kinds = []kind{
 }
 
 // kindOf returns the kind whose mpirun prints this version, nil for none.
-func kindOf(said string) *kind {
-	i := slices.IndexFunc(kinds, func(k kind) bool { return k.version.MatchString(strings.TrimSpace(said)) })
+func kindOf(output string) *kind {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.version.MatchString(strings.TrimSpace(output)) })
 	if i < 0 {
 		return nil
 	}

@@ -48,8 +48,8 @@ var reasons = []reason{
 
 // explain returns the failure that the messages show, nil for none. While mpirun is still running,
 // only hard reasons count.
-func explain(said string, came engine.State) *remote.Error {
-	lines := strings.Split(said, "; ")
+func explain(output string, came engine.State) *remote.Error {
+	lines := strings.Split(output, "; ")
 	for _, r := range reasons {
 		if !r.hard && came == engine.Going {
 			continue
@@ -60,12 +60,12 @@ func explain(said string, came engine.State) *remote.Error {
 			}
 		}
 	}
-	if said == "" || came == engine.Going {
+	if output == "" || came == engine.Going {
 		return nil
 	}
 	cause := remote.MPIRunFailed
 	if came == engine.Broke { // some of it may be the command's output
 		cause = remote.ConnectionLost
 	}
-	return &remote.Error{Cause: cause, Err: errors.New(said)}
+	return &remote.Error{Cause: cause, Err: errors.New(output)}
 }

@@ -179,10 +179,10 @@ func (c *group) start(nodes []string) (*groupStep, error) {
 		m.judge.Close()
 		return nil, err
 	}
-	command, told := remote.Calling(c.binary, variable, line)
+	command, input := remote.Calling(c.binary, variable, line)
 	m.engine = &engine.Engine{Name: Name, Sheds: c.engine.Sheds, Explain: c.engine.Explain, Program: func(node string, argv []string) *exec.Cmd {
 		cmd := c.engine.Program(node, argv)
-		cmd.Env = exported(os.Environ(), told)
+		cmd.Env = exported(os.Environ(), input)
 		return cmd
 	}}
 	m.connection = m.engine.Connect(strings.Join(nodes, ","))
@@ -219,13 +219,13 @@ func (m *groupStep) readReports(stdout io.Reader) {
 	defer close(m.ended)
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		label, said, _ := strings.Cut(lines.Text(), ": ") // " 3: text" is from task 3
+		label, report, _ := strings.Cut(lines.Text(), ": ") // " 3: text" is from task 3
 		task, err := strconv.Atoi(strings.TrimSpace(label))
-		_, said, ours := strings.Cut(said, remote.Marker)
+		_, report, ours := strings.Cut(report, remote.Marker)
 		if err != nil || !ours || task < 0 || task >= len(m.nodes) {
 			continue
 		}
-		verb, why, _ := strings.Cut(said, " ")
+		verb, why, _ := strings.Cut(report, " ")
 		if w := m.words[m.nodes[task]]; !isClosed(w.reported) && (verb == "lacks" || verb == "uncalled") {
 			w.why = text.Escape(why)
 			close(w.reported)
@@ -306,8 +306,8 @@ func portRange(ctx context.Context, limit time.Duration) (low, high int) {
 	if err != nil {
 		return 0, 0
 	}
-	said, _, err := hostsys.Child{Path: program, Args: []string{"show", "config"}, Limit: limit}.Run(ctx)
-	found := srunPortRange.FindStringSubmatch(said)
+	config, _, err := hostsys.Child{Path: program, Args: []string{"show", "config"}, Limit: limit}.Run(ctx)
+	found := srunPortRange.FindStringSubmatch(config)
 	if err != nil || found == nil {
 		return 0, 0
 	}
@@ -326,8 +326,8 @@ var srunPortRange = regexp.MustCompile(`(?m)^SrunPortRange\s*=\s*(\d{1,5})-(\d{1
 func addresses(port string) (all []string) {
 	found, _ := net.InterfaceAddrs() // addresses that cannot be read are not called
 	for _, address := range found {
-		network, is := address.(*net.IPNet)
-		if is && !network.IP.IsLoopback() && !network.IP.IsLinkLocalUnicast() {
+		network, ok := address.(*net.IPNet)
+		if ok && !network.IP.IsLoopback() && !network.IP.IsLinkLocalUnicast() {
 			all = append(all, net.JoinHostPort(network.IP.String(), port))
 		}
 	}

@@ -165,17 +165,17 @@ func TestExported(t *testing.T) {
 
 // TestPortRange checks the ports that scontrol reports for srun.
 func TestPortRange(t *testing.T) {
-	for said, want := range map[string][2]int{
+	for output, want := range map[string][2]int{
 		"SrunEpilog              = (null)\nSrunPortRange           = 60001-60100\nSrunProlog = (null)\n": {60001, 60100},
 		"SrunPortRange           = 0-0\n": {0, 0},
 		"SrunPortRange           = 9-1\n": {0, 0},
 		"slurm_load_ctl_conf error\n":     {0, 0},
 	} {
 		dir := t.TempDir()
-		remotetest.Script(t, filepath.Join(dir, "scontrol"), "cat <<end\n"+said+"end")
+		remotetest.Script(t, filepath.Join(dir, "scontrol"), "cat <<end\n"+output+"end")
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 		if low, high := portRange(t.Context(), time.Minute); low != want[0] || high != want[1] {
-			t.Errorf("%q: %d-%d", said, low, high)
+			t.Errorf("%q: %d-%d", output, low, high)
 		}
 	}
 }

@@ -57,14 +57,14 @@ func Find(ctx context.Context, name string, timeout time.Duration) (Job, error) 
 		return Job{}, fmt.Errorf("finding job %s needs squeue in PATH: %w", name, err)
 	}
 	var answer bytes.Buffer
-	said, err := hostsys.Child{Path: program, Args: []string{"--noheader", "--jobs=" + name, "--format=%A|%i|%T|%U|%N"}, Limit: timeout}.Stream(ctx, &answer)
+	output, err := hostsys.Child{Path: program, Args: []string{"--noheader", "--jobs=" + name, "--format=%A|%i|%T|%U|%N"}, Limit: timeout}.Stream(ctx, &answer)
 	switch {
 	case ctx.Err() != nil:
 		return Job{}, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
 		return Job{}, fmt.Errorf("squeue gave no answer for job %s within %s", name, text.Duration(timeout.Seconds()))
 	case err != nil:
-		return Job{}, fmt.Errorf("job %s: squeue says %s", name, hostsys.Complaint(text.Escape(strings.ReplaceAll(strings.TrimSpace(said), "\n", "; ")), err))
+		return Job{}, fmt.Errorf("job %s: squeue says %s", name, hostsys.Complaint(text.Escape(strings.ReplaceAll(strings.TrimSpace(output), "\n", "; ")), err))
 	}
 	return read(name, strings.Fields(answer.String()))
 }

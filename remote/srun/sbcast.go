@@ -165,7 +165,7 @@ func (s *sbcast) hold(ctx context.Context, b *batch) (step string) {
 			connection.Close()
 			return ""
 		}
-		if _, number, is := strings.Cut(lines.Text(), holdsMark); is {
+		if _, number, ok := strings.Cut(lines.Text(), holdsMark); ok {
 			hold, step = hold+1, number
 		}
 	}

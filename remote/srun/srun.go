@@ -160,16 +160,16 @@ var taskEnded = regexp.MustCompile(`task \d+: `)
 
 // explain returns the failure that srun's messages show, nil for none. If srun is still running, it
 // waits for what the message says.
-func explain(said string, came engine.State) *remote.Error {
-	if said := pyxisError.FindString(said); said != "" && came != engine.Going {
-		return &remote.Error{Cause: remote.PyxisFailed, Err: errors.New(said)}
+func explain(output string, came engine.State) *remote.Error {
+	if output := pyxisError.FindString(output); output != "" && came != engine.Going {
+		return &remote.Error{Cause: remote.PyxisFailed, Err: errors.New(output)}
 	}
-	if came == engine.Going && reasons(said) == "" || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
+	if came == engine.Going && reasons(output) == "" || !strings.Contains(output, "srun: ") || taskEnded.MatchString(output) {
 		return nil
 	}
-	failure := &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(said), said))}
+	failure := &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(output), output))}
 	for _, named := range causes {
-		if strings.Contains(said, named.words) {
+		if strings.Contains(output, named.words) {
 			failure.Cause = named.cause
 			break
 		}
@@ -213,9 +213,9 @@ var causes = []struct {
 var reason = regexp.MustCompile(`^(?:\S*/)?srun: (?:error: (.*)|(.*step creation.*|unrecognized option .*))$`)
 
 // reasons returns those lines from srun's output, "" for none.
-func reasons(said string) string {
+func reasons(output string) string {
 	var all []string
-	for _, line := range strings.Split(said, "; ") {
+	for _, line := range strings.Split(output, "; ") {
 		if found := reason.FindStringSubmatch(line); found != nil {
 			all = append(all, found[1]+found[2])
 		}

@@ -344,8 +344,8 @@ func TestFailures(t *testing.T) {
 			client, _ := job(t, soon)
 			began := time.Now()
 			_, _, err := client.Reach(t.Context(), test.node)
-			failure, is := errors.AsType[*remote.Error](err)
-			if !is || failure.Host != test.node || failure.Cause != test.cause || !strings.HasSuffix(failure.Err.Error(), test.message) {
+			failure, ok := errors.AsType[*remote.Error](err)
+			if !ok || failure.Host != test.node || failure.Cause != test.cause || !strings.HasSuffix(failure.Err.Error(), test.message) {
 				t.Errorf("%v", err)
 			}
 			if took := time.Since(began); took > soon+time.Second+remotetest.Slack || test.waits != (took >= soon) {
@@ -363,8 +363,8 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = agent.Call(t.Context(), "killed", nil, func(string, json.RawMessage) {})
-	failure, is := errors.AsType[*remote.Error](err)
-	if !is || failure.Cause != remote.AgentKilled || failure.Detail["signal"] != "KILL" {
+	failure, ok := errors.AsType[*remote.Error](err)
+	if !ok || failure.Cause != remote.AgentKilled || failure.Detail["signal"] != "KILL" {
 		t.Errorf("%v", err)
 	}
 	agent.Close()
@@ -383,7 +383,7 @@ func TestInterrupted(t *testing.T) {
 		}
 	}()
 	_, _, err := client.Reach(ctx, "busy")
-	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.Interrupted {
+	if failure, ok := errors.AsType[*remote.Error](err); !ok || failure.Cause != remote.Interrupted {
 		t.Errorf("%v", err)
 	}
 }

@@ -174,7 +174,7 @@ func plainError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("closed by the other side")
 	}
-	if op, is := errors.AsType[*net.OpError](err); is {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op
 	}
 	return err

@@ -374,11 +374,11 @@ func (e *evaluation) match(args []string) matchResult {
 			}
 			value = args[i]
 		}
-		met, judged := e.criterion(name, value)
+		matches, judged := e.criterion(name, value)
 		if !judged && m.active && m.unjudged == "" {
 			m.unjudged = name
 		}
-		m.active = m.active && judged && met != negated
+		m.active = m.active && judged && matches != negated
 	}
 	if m.active {
 		m.unjudged = ""
@@ -388,7 +388,7 @@ func (e *evaluation) match(args []string) matchResult {
 
 // criterion evaluates one criterion that has an argument. judged is false for those that we do not
 // evaluate.
-func (e *evaluation) criterion(name, value string) (met, judged bool) {
+func (e *evaluation) criterion(name, value string) (matches, judged bool) {
 	switch name {
 	case "host":
 		return matchHost(e.hostName(), value), true

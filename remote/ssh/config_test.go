@@ -286,8 +286,8 @@ func TestConfigDifferences(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", test.config, err)
 		}
-		if said := strings.Join(got.openSSH, "\n"); (test.want == "") != (said == "") || !strings.Contains(said, test.want) {
-			t.Errorf("%q: said %q, want %q", test.config, said, test.want)
+		if output := strings.Join(got.openSSH, "\n"); (test.want == "") != (output == "") || !strings.Contains(output, test.want) {
+			t.Errorf("%q: said %q, want %q", test.config, output, test.want)
 		}
 	}
 }

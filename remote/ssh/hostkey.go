@@ -70,11 +70,11 @@ func (v *verifier) knows(format, marker string) bool {
 
 // plainAlgorithm returns the algorithm on which a certificate algorithm is based.
 func plainAlgorithm(algorithm string) string {
-	if plain, ok := strings.CutSuffix(algorithm, "-cert-v01@openssh.com"); ok {
-		if strings.HasPrefix(plain, "sk-") {
-			return plain + "@openssh.com"
+	if base, ok := strings.CutSuffix(algorithm, "-cert-v01@openssh.com"); ok {
+		if strings.HasPrefix(base, "sk-") {
+			return base + "@openssh.com"
 		}
-		return plain
+		return base
 	}
 	return algorithm
 }
@@ -162,7 +162,7 @@ func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKe
 		detail["known_fingerprint"] = ssh.FingerprintSHA256(known.key)
 		what = fmt.Sprintf("%s (%s:%d: %s %s)", what, known.file, known.line, known.key.Type(), ssh.FingerprintSHA256(known.key))
 	}
-	if at, is := errors.AsType[*fs.PathError](errors.Join(v.problems...)); is && cause == remote.HostKeyUnknown {
+	if at, ok := errors.AsType[*fs.PathError](errors.Join(v.problems...)); ok && cause == remote.HostKeyUnknown {
 		cause, detail["file"], detail["reason"] = remote.HostsUnreadable, at.Path, reason(at)
 	}
 	for _, problem := range v.problems {

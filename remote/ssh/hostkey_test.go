@@ -101,8 +101,8 @@ func TestHostKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			client.Close()
-			if said := strings.Join(trace.OpenSSH, "\n"); (test.words == "") != (said == "") || !strings.Contains(said, test.words) {
-				t.Errorf("said %q, want %q", said, test.words)
+			if output := strings.Join(trace.OpenSSH, "\n"); (test.words == "") != (output == "") || !strings.Contains(output, test.words) {
+				t.Errorf("said %q, want %q", output, test.words)
 			}
 			if now, _ := os.ReadFile(p.path("known_hosts")); string(now) != test.known(n) && !strings.Contains(test.name, "hashed") {
 				t.Errorf("known_hosts was written to")

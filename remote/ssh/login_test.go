@@ -90,8 +90,8 @@ func TestLoginRefusals(t *testing.T) {
 					t.Errorf("detail %s: %q, want %q", key, e.Detail[key], words)
 				}
 			}
-			if said := strings.Join(trace.OpenSSH, ""); strings.Contains(said, "gssapi") != strings.Contains(test.config, "GSSAPI") {
-				t.Errorf("said %q", said)
+			if output := strings.Join(trace.OpenSSH, ""); strings.Contains(output, "gssapi") != strings.Contains(test.config, "GSSAPI") {
+				t.Errorf("said %q", output)
 			}
 		})
 	}

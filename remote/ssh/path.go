@@ -62,7 +62,7 @@ func (p *path) tryConnection(ctx context.Context) (seen string, unreached bool) 
 	case errors.Is(err, errNotGreeted):
 		return fmt.Sprintf("a new connection is accepted but gets no greeting within %s: the machine or its SSH server hangs", text.Duration(time.Since(began).Seconds())), false
 	}
-	if call, is := errors.AsType[*net.OpError](err); is {
+	if call, ok := errors.AsType[*net.OpError](err); ok {
 		err = call.Err // without the node's address, so that equal failures of many nodes are grouped
 	}
 	return fmt.Sprintf("a new connection fails: %v", err), !errors.Is(err, syscall.ECONNREFUSED)

@@ -31,13 +31,13 @@ var tooManyFailures = regexp.MustCompile(`(?i)too many authentication failures`)
 // acceptable key unusable, then the keys that were rejected.
 func (l *login) explain(err error) *remote.Error {
 	banner := text.Escape(strings.TrimSpace(l.banner.String()))
-	said := text.Escape(strings.TrimSpace(disconnected(err)))
+	reason := text.Escape(strings.TrimSpace(disconnected(err)))
 	detail := map[string]string{"user": l.target.user, "methods": strings.Join(l.methods, ",")}
 	if banner != "" {
 		detail["banner"] = banner
 	}
-	if said != "" {
-		detail["server"] = said
+	if reason != "" {
+		detail["server"] = reason
 	}
 	if len(l.offered) > 0 {
 		detail["offered"] = describe(l.offered)
@@ -47,10 +47,10 @@ func (l *login) explain(err error) *remote.Error {
 		return short
 	}
 	switch {
-	case noJob.MatchString(banner + " " + said):
-		e.Cause, e.Err = remote.NoJob, fmt.Errorf("the server rejects %s: %s", l.target.user, strings.TrimSpace(banner+" "+said))
-	case closedAccount.MatchString(banner + " " + said):
-		e.Cause, e.Err = remote.AccountClosed, fmt.Errorf("the server rejects %s: %s", l.target.user, strings.TrimSpace(banner+" "+said))
+	case noJob.MatchString(banner + " " + reason):
+		e.Cause, e.Err = remote.NoJob, fmt.Errorf("the server rejects %s: %s", l.target.user, strings.TrimSpace(banner+" "+reason))
+	case closedAccount.MatchString(banner + " " + reason):
+		e.Cause, e.Err = remote.AccountClosed, fmt.Errorf("the server rejects %s: %s", l.target.user, strings.TrimSpace(banner+" "+reason))
 	case len(l.wanted) > 0:
 		l.explainWanted(e, l.wanted[0])
 	case errors.Is(l.signErr, errAgentSilent):
@@ -61,7 +61,7 @@ func (l *login) explain(err error) *remote.Error {
 		// account.
 		e.Cause = remote.AccountClosed
 		e.Err = fmt.Errorf("the server accepts the key %s but rejects the login of %s: the account may be expired or locked", l.signed, l.target.user)
-	case tooManyFailures.MatchString(said):
+	case tooManyFailures.MatchString(reason):
 		detail["untried"] = describe(l.untried)
 		e.Cause = remote.KeysRefused
 		e.Err = fmt.Errorf("the server stopped after %d keys (MaxAuthTries), with %d untried: set IdentityFile to the right one, and IdentitiesOnly yes", len(l.offered), len(l.untried))
@@ -99,7 +99,7 @@ func (l *login) explainWanted(e *remote.Error, id *identity) {
 
 // reason returns what is wrong with a file, without its name.
 func reason(problem error) string {
-	if at, is := errors.AsType[*fs.PathError](problem); is {
+	if at, ok := errors.AsType[*fs.PathError](problem); ok {
 		problem = at.Err
 	}
 	return problem.Error()

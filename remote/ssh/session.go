@@ -25,15 +25,15 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	if err != nil {
 		return nil, &remote.Error{Stage: remote.StageSession, Cause: refusal(err), Err: err}
 	}
-	ended, said := make(chan remote.Exit, 1), make(chan struct{})
+	ended, drained := make(chan remote.Exit, 1), make(chan struct{})
 	go c.attend(requests, ended)
 	go func() {
-		defer close(said)
+		defer close(drained)
 		_, _ = io.Copy(stderr, channel.Stderr()) // errors show up in how the command ended
 	}()
 	return &remote.Process{Stdin: stdin{channel}, Stdout: channel, Wait: func() remote.Exit {
 		exit := <-ended
-		<-said
+		<-drained
 		return exit
 	}}, nil
 }
