@@ -109,7 +109,7 @@ var rules = []rule{
 	{"checks/names", 367, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/proof", 704, []string{"facts", "hostfile"}, clock, leaf},
 	{"checks/ranks", 690, []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},
-	{"checks/remedy", 575, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
+	{"checks/remedy", 606, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
 	{"checks/ssh", 776, judging, clock, pure},
 	{"checks/host", 1495, judging, clock, pure},
 	{"checks/software", 1814, judging, clock, pure},

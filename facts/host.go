@@ -20,9 +20,11 @@ type Host struct {
 	// Containers are those that run on this machine. Not set if the node is itself a container.
 	Containers []RunningContainer `json:"containers,omitempty" fact:"volatile"`
 
-	User   string   `json:"user" fact:"own"` // the user that preflight logs in as
-	Home   string   `json:"home" fact:"own"`
-	Shell  string   `json:"shell"`                           // login shell from passwd, "" if not found
+	User  string `json:"user" fact:"own"` // the user that preflight logs in as
+	Home  string `json:"home" fact:"own"`
+	Shell string `json:"shell"` // login shell from passwd, "" if not found
+	// Tools are those of firewall-cmd, iptables, nft, rsync and ufw that are installed, nil if unknown.
+	Tools  []string `json:"tools,omitempty" fact:"volatile"`
 	Uptime float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds
 	Load   *float64 `json:"load" fact:"volatile"`            // average over one minute
 }

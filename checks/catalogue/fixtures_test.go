@@ -95,7 +95,7 @@ func wellSpoken(t *testing.T, f checks.Finding) {
 }
 
 // needsDecision matches commands that change accounts or stop a machine.
-var needsDecision = regexp.MustCompile(`\b(reboot|shutdown|poweroff|usermod|userdel|chage|passwd -[a-z])\b`)
+var needsDecision = regexp.MustCompile(`(^|[ ;&|"'])(reboot|shutdown|poweroff|usermod|userdel|chage|passwd -[a-z])\b`)
 
 // lacks checks that texts which the fixture forbids do not occur in a finding. -update keeps these
 // lines.

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -190,11 +191,11 @@ func (c callers) open(nodes []*facts.Node) (commands []fix.Command) {
 			program = fix.Code("ip6tables")
 		}
 		from := fix.Name(network.String())
-		commands = append(commands,
+		commands = append(commands, remedy.Firewall(c.view.Head,
 			fix.Here("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the firewall reloads", program, from),
-			fix.Here("sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload   # if firewalld is active", from).As(fix.Or),
-			fix.Here("sudo ufw allow proto tcp from %s   # if ufw is active", from).As(fix.Or),
-		)
+			fix.Here("sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload   # if firewalld is active", from),
+			fix.Here("sudo ufw allow proto tcp from %s   # if ufw is active", from),
+		)...)
 	}
 	if commands == nil {
 		commands = append(commands, fix.Here("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT").As(fix.Look))

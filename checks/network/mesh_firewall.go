@@ -14,6 +14,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/proof"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/internal/text"
 )
@@ -40,16 +41,19 @@ func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	if s.Kind == proof.Directions && len(s.Failed) == 1 {
 		callers, callees = []string{s.Failed[0].From}, []string{s.Failed[0].To}
 	}
-	commands = append(commands, fix.On("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the firewall reloads", command, list).At(callees...))
-	if s.Kind != proof.Inbound {
-		commands = append(commands, fix.On("sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # needed only if the firewall also filters outgoing packets", command, list).At(callers...).As(fix.Then))
-	}
+	input := fix.On("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the firewall reloads", command, list).At(callees...)
 	sources := text.Map(networks, func(network string) fix.Arg { return fix.Code("--add-source=%s", fix.Name(network)) })
 	allow := text.Map(networks, func(network string) fix.Arg { return fix.Code("sudo ufw allow proto tcp from %s", fix.Name(network)) })
-	return append(commands,
-		fix.On("sudo firewall-cmd --permanent --zone=trusted %s && sudo firewall-cmd --reload   # if firewalld is active", fix.Join(" ", sources...)).At(callees...).As(fix.Or),
-		fix.On("%s   # if ufw is active", fix.Join(" && ", allow...)).At(callees...).As(fix.Or),
+	where := slices.Concat(callees, s.Nodes)
+	offered := remedy.Firewall(m.nodes[where[0]], input,
+		fix.On("sudo firewall-cmd --permanent --zone=trusted %s && sudo firewall-cmd --reload   # if firewalld is active", fix.Join(" ", sources...)).At(callees...),
+		fix.On("%s   # if ufw is active", fix.Join(" && ", allow...)).At(callees...),
 	)
+	if s.Kind != proof.Inbound && offered[0].Is(input) {
+		output := fix.On("sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # needed only if the firewall also filters outgoing packets", command, list).At(callers...)
+		offered = slices.Insert(offered, 1, output.As(fix.Then))
+	}
+	return append(commands, offered...)
 }
 
 // networks returns the networks of the ranks' addresses.

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/proof"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
@@ -337,9 +338,9 @@ func (g meeting) open() []fix.Command {
 			command = fix.Code("ip6tables")
 		}
 	}
-	return []fix.Command{
+	return remedy.Firewall(g.server,
 		fix.On("sudo %s -I INPUT -p tcp%s --dport %s -j ACCEPT   # until the firewall reloads", command, from, fix.Name(g.port)),
-		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload   # if firewalld is active", fix.Name(g.port)).As(fix.Or),
-		fix.On("sudo ufw allow %s/tcp   # if ufw is active", fix.Name(g.port)).As(fix.Or),
-	}
+		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload   # if firewalld is active", fix.Name(g.port)),
+		fix.On("sudo ufw allow %s/tcp   # if ufw is active", fix.Name(g.port)),
+	)
 }

@@ -52,6 +52,7 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 		User:         who.Name,
 		Home:         who.Home,
 		Shell:        who.Shell,
+		Tools:        tools(o),
 		Uptime:       up,
 		Load:         load(o),
 	}
@@ -59,6 +60,19 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 		host.Containers = runningContainers(o)
 	}
 	return host, nil
+}
+
+// tools returns which programs that fixes may use are installed.
+func tools(o machine.Options) (found []string) {
+	for _, name := range []string{"firewall-cmd", "iptables", "nft", "rsync", "ufw"} {
+		if slices.ContainsFunc([]string{"/usr/sbin/", "/usr/bin/", "/sbin/", "/bin/"}, func(dir string) bool {
+			_, err := os.Stat(o.At(dir + name))
+			return err == nil
+		}) {
+			found = append(found, name)
+		}
+	}
+	return found
 }
 
 // load returns the load average of one minute, nil if the kernel does not report it.

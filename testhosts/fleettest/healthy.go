@@ -17,7 +17,7 @@ func HealthyHost(i int) *facts.Host {
 		OS: "Ubuntu 22.04.4 LTS", Kernel: "5.15.0-107-generic", Arch: "x86_64", Libc: "glibc 2.35",
 		CPU:  facts.CPU{Model: "Intel(R) Xeon(R) Platinum 8480C", Sockets: 2, Online: 224, Usable: 224},
 		NUMA: []facts.NUMA{{ID: 0, CPUs: "0-55,112-167", Bytes: 512 << 30}, {ID: 1, CPUs: "56-111,168-223", Bytes: 512 << 30}},
-		User: "train", Home: "/home/train", Shell: "/bin/bash", Uptime: 86400, Load: &load,
+		User: "train", Home: "/home/train", Shell: "/bin/bash", Tools: []string{"firewall-cmd", "iptables", "nft", "rsync", "ufw"}, Uptime: 86400, Load: &load,
 	}
 }
 
