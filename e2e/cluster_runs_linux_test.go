@@ -23,8 +23,8 @@ import (
 // a run that is suspended. A run that may not open enough files must blame no node.
 func TestRunsAtOnce(t *testing.T) {
 	cluster := raise(t, "at-once")
-	// More rounds only if no two runs have met at the port so far, which each run holds for
-	// milliseconds.
+	// The test adds rounds, up to most, only while no run has had to wait for another at the port.
+	// Each run holds the port for only milliseconds.
 	const rounds, most, runs = 4, 24, 4
 	alone := short(judge(t, cluster).Findings)
 	waited := 0

@@ -45,9 +45,9 @@ type Drill struct {
 // launching is what users know this machine as.
 const launching = "the launching machine"
 
-// patience is how long most drills wait for the drill before them. In a healthy fleet, the earlier
-// drill then measures an idle network; the later one still starts soon if a sick node keeps the
-// earlier one busy. The wait costs a healthy fleet nothing: eight nodes meet and call each other in
+// patience is the longest that most drills wait for the drill before them. They wait so that the
+// earlier drill of a healthy fleet measures an idle network. The wait is limited so that a sick node
+// that keeps the earlier drill busy does not delay the later one for long. The wait costs a healthy fleet nothing: eight nodes meet and call each other in
 // 0.1 s and log in to each other in seconds.
 const patience = 500 * time.Millisecond
 
@@ -90,8 +90,9 @@ const (
 	checkRehearsal = "launcher-ready"
 )
 
-// The mesh phase may be started by throughput. The phases with 2 are second attempts on the
-// addresses that lead to the peers, for launches whose ranks use unreliable ones.
+// meshPhase is also needed outside the mesh drill: throughput may be the first drill to plan the
+// addresses. The phases with 2 are second attempts on the addresses that lead to the peers, for
+// launches whose ranks use unreliable ones.
 const (
 	meshPhase       Phase = "mesh"
 	meshAgain       Phase = "mesh 2"

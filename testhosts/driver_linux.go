@@ -35,7 +35,7 @@ func (n *Node) SetDriver(scenario gpus.Machine) (Undo, error) {
 	return func() error { return n.changeDriver(&scenario, before) }, n.changeDriver(before, &scenario)
 }
 
-// SetGPUs calls [Node.SetDriver] for a machine with this many healthy H100, at most 8.
+// SetGPUs calls [Node.SetDriver] for a machine with count healthy H100s, at most 8.
 func (n *Node) SetGPUs(count int) (Undo, error) {
 	if count < 1 || count > 8 {
 		return nil, fmt.Errorf("%s: number of GPUs %d: must be 1 to 8", n.Name, count)

@@ -77,7 +77,7 @@ func unmanaged(node *facts.Node) []checks.Finding {
 		Verdict:  checks.Warn,
 		Summary:  "no subnet manager has brought up the InfiniBand ports of any node",
 		Got:      strings.Join(waiting, ", "),
-		Want:     "ACTIVE: a subnet manager on a switch, or opensm on one machine of the fabric",
+		Want:     "ACTIVE ports, which need a subnet manager: one on a switch, or opensm on one machine of the fabric",
 		WouldSee: "NET/IB : No device found, and all traffic over TCP",
 		Remedy:   []fix.Command{fix.Console("sudo systemctl enable --now opensm   # on one machine only, if no switch manages the fabric").As(fix.Or)},
 	}}

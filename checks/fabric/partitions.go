@@ -64,7 +64,7 @@ func (p ports) limitedMembers(view checks.View) []checks.Finding {
 	}
 	return portFindings(p.nodes, limited, ", ", checks.Finding{
 		Summary:  "ports are limited members of their partition and cannot connect to each other",
-		Want:     "full membership, which sets the first bit of the key (0xffff, not 0x7fff)",
+		Want:     "full membership, which sets the top bit of the key (0xffff, not 0x7fff)",
 		WouldSee: "Got completion from peer … with status=12 (retry exceeded)",
 		Remedy: []fix.Command{
 			fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/* | grep -v 0x0000").As(fix.Look),

@@ -276,8 +276,8 @@ func (p ports) crossedRails(view checks.View) []checks.Finding {
 	}
 	return portFindings(p.nodes, crossed, "; ", checks.Finding{
 		Verdict:  checks.Warn,
-		Summary:  "RoCE ports are in each other's subnets",
-		Want:     "every port in the same subnet as on the other nodes",
+		Summary:  "a RoCE port is in the subnet that most nodes have on another port",
+		Want:     "each port in the subnet that the same port has on the other nodes",
 		WouldSee: "Call to ibv_modify_qp failed with error Connection timed out, or slow collectives if a router connects the subnets",
 		Remedy:   []fix.Command{fix.On("ip -br addr; rdma link").As(fix.Look), fix.Note("swap the cables or the addresses of these ports")},
 	})

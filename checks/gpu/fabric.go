@@ -161,7 +161,7 @@ func switchFaults(node *facts.Node) []checks.Finding {
 		Nodes:    []string{node.Name},
 		Summary:  "NVSwitches reported fatal errors in the last 24 hours",
 		Got:      got + when(len(faults) > most, "; and %d before", len(faults)-most),
-		Want:     "no fatal SXid since the driver was loaded; if the GPUs and switches were reset since, waive this finding until tomorrow",
+		Want:     "no fatal SXid in the last 24 hours; if the GPUs and switches were reset after the last one, waive this finding until tomorrow",
 		Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i sxid").As(fix.Look), resetGPUs, fix.On("sudo systemctl restart nvidia-fabricmanager").As(fix.Then)},
 		WouldSee: "Xid 74 or 45 in the kernel log, and a collective that ends in a CUDA error or hangs",
 	}}

@@ -236,7 +236,7 @@ var memoryRules = []cardRule{{checks.Finding{
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "a GPU has retired nearly all memory pages that it can retire",
-	Want:     fmt.Sprintf("fewer than %d retired pages; 64 are possible", retiredLimit),
+	Want:     fmt.Sprintf("fewer than %d retired pages (a GPU can retire at most 64)", retiredLimit),
 	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d PAGE_RETIREMENT -i {gpus}").As(fix.Look), fix.Note("have the GPU replaced")},
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered, at the next bad page",
 }, func(_ *facts.Node, card *facts.Card) string {

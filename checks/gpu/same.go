@@ -126,7 +126,7 @@ func judgeGPUModels(view checks.View) []checks.Finding {
 	for _, node := range nodes {
 		if mixed := models(node); strings.Contains(mixed, ", ") {
 			findings = append(findings, checks.Finding{
-				Nodes: []string{node.Name}, Summary: "the node has different GPU models", Got: mixed, Want: "one GPU model",
+				Nodes: []string{node.Name}, Summary: "the node has GPUs of more than one model", Got: mixed, Want: "one GPU model",
 				Remedy: []fix.Command{listModels, fix.Note("use only the GPUs of one model, with --include 'NAME:0,1,…'")},
 			})
 		}

@@ -273,7 +273,7 @@ func leftBehind(node *facts.Node, left []facts.Segment) checks.Finding {
 		}
 	}
 	return checks.Finding{
-		Summary: fmt.Sprintf("ended programs left %s in /dev/shm", english.Plural(len(left), "segment", "")),
+		Summary: fmt.Sprintf("programs that have exited left %s in /dev/shm", english.Plural(len(left), "segment", "")),
 		Got:     fmt.Sprintf("%s in %s that no process maps; /dev/shm has %s", humanize.IBytes(uint64(total)), english.Plural(len(left), "segment", ""), humanize.IBytes(uint64(node.SHM.Size))),
 		Remedy:  removal(sudo, names),
 	}

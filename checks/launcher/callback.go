@@ -147,7 +147,7 @@ func (c callers) shut(node *facts.Node, all []*facts.Node) checks.Finding {
 	var otherwise []fix.Command
 	f := checks.Finding{
 		Nodes:    []string{node.Name},
-		Summary:  fmt.Sprintf("cannot call mpirun on the launching machine, %s, %s: %s", as, ports, cmp.Or(whyShut[first.Outcome], "the calls fail")),
+		Summary:  fmt.Sprintf("cannot connect to mpirun on the launching machine (%s, %s): %s", as, ports, cmp.Or(whyShut[first.Outcome], "the calls fail")),
 		Got:      strings.Join(got, ", "),
 		Want:     fmt.Sprintf("TCP %s of the launching machine open to the nodes", ports),
 		WouldSee: "after two minutes: A process or daemon was unable to complete a TCP connection to another process … ORTE was unable to reliably start one or more daemons.",

@@ -127,7 +127,7 @@ func meetsHere(view checks.View) bool {
 	return view.Head.Net != nil && slices.Contains(names.AddressesOf(view.Head), address)
 }
 
-// torchrunArgs judges torchrun's numbers of nodes and processes. Without a command they are
+// torchrunArgs checks the numbers of nodes and of processes per node that torchrun is given. Without a command they are
 // unknown.
 func torchrunArgs(view checks.View) []checks.Finding {
 	if !view.Launch.Torchrun() || view.Launch.Script == "" {

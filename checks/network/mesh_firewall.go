@@ -107,7 +107,7 @@ func (m *meshCalls) partlyOpen() []checks.Finding {
 		got := text.Map(text.GroupBy(s.Failed, callee), func(to text.Group[string, proof.Attempt]) string { return openAndShut(to.All) })
 		f := checks.Finding{
 			Nodes:    s.Nodes,
-			Summary:  fmt.Sprintf("a firewall opens only some of %s: calls to the others are %s", m.ports(s.Nodes), s.How),
+			Summary:  fmt.Sprintf("a firewall lets through only some of %s: connections to the others are %s", m.ports(s.Nodes), s.How),
 			Got:      strings.Join(atMost(3, got, "%d more nodes"), "; ") + m.sampled(),
 			Want:     "the whole range open to the peers: NCCL and gloo listen on any port of it",
 			WouldSee: m.wouldSee(s.Failed[0].Path),

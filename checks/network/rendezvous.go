@@ -59,7 +59,7 @@ func ranksThere(view checks.View) (findings []checks.Finding) {
 			Verdict: checks.Warn, Nodes: nodes,
 			Summary:  fmt.Sprintf("ranks of another launch call %s and may join this launch", seen.Endpoint),
 			Got:      "calls of torch ranks from " + strings.Join(seen.Ranks, ", "),
-			Want:     "no calls to the port before this launch",
+			Want:     "no connections to the port before this launch",
 			Remedy:   []fix.Command{callers.As(fix.Look)},
 			WouldSee: "Timed out initializing process group in store based barrier on rank 0, for key: … (world_size=…, num_workers_joined=…), with more joined than there are",
 		}

@@ -129,7 +129,7 @@ func lostNodes(saved checks.Report) (names []string) {
 const partialEnding = ".partial"
 
 // save writes a snapshot. An incomplete one does not replace an existing file, which may hold the
-// missing nodes. It goes to a file next to it.
+// missing nodes. The incomplete snapshot goes to a file next to the existing one.
 func (c Config) save(saved checks.Report, normalize bool) error {
 	all := c.outputs()
 	if lack := lacking(saved); lack != "" {

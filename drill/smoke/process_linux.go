@@ -14,11 +14,11 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// segments are the files in a shared-memory directory, by name.
-type segments map[string]uint64 // inode
+// segments maps the name of each file in a shared-memory directory to its inode.
+type segments map[string]uint64
 
-// made are the name prefixes of files that a rank's libraries create there, and leave behind when
-// they are killed. They are NCCL's (src/misc/shmutils.cc), torch's (libtorch_cpu.so, 2.9.1), CUDA's
+// made lists the name prefixes of the files that a rank's libraries create there and leave behind if
+// the rank is killed. They are NCCL's (src/misc/shmutils.cc), torch's (libtorch_cpu.so, 2.9.1), CUDA's
 // (sglang's pull request 33929), and those of LLVM's OpenMP
 // (/dev/shm/__KMP_REGISTERED_LIB_PID_UID), which treats _exit as a kill too.
 var made = []string{"nccl-", "torch_", "__KMP_REGISTERED_LIB_", "cuda.shm."}

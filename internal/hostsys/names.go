@@ -34,7 +34,7 @@ const (
 // Names resolves host names like getaddrinfo of this machine's C library, which ssh, torch and gloo
 // call. nsswitch.conf(5) defines where names come from.
 //
-// Names that occur once in /etc/hosts are answered from it. Names for which Go's resolver gives the
+// Names that occur once in /etc/hosts are resolved from it. Names for which Go's resolver gives the
 // same answer (files and dns, combined as usual) are resolved with it. Everything else (sss, ldap,
 // resolve, an action in brackets) needs a program that is linked with the C library: getent(1). If
 // getent is missing or fails, Go's resolver is used.
@@ -184,7 +184,7 @@ type getentTrouble struct{ complaint string }
 func (t *getentTrouble) Error() string { return "getent: " + t.complaint }
 
 // askGetent asks the C library, whose modules only a program linked with it can load. It starts one
-// child per name, because with several names it is unknown which one had no answer.
+// child per name, because with several names it could not tell which one had no answer.
 func (n *Names) askGetent(ctx context.Context, network, name string) ([]netip.Addr, string, error) {
 	database := map[string]string{"ip": "ahosts", "ip4": "ahostsv4", "ip6": "ahostsv6"}[network]
 	stdout, stderr, err := Child{
@@ -231,8 +231,7 @@ func parseAhosts(network, output string) (addresses []netip.Addr, canonical stri
 	return addresses, canonical
 }
 
-// isOf reports whether an address belongs to a network. getent ahostsv6 prints IPv4 addresses as
-// mapped ones.
+// isOf reports whether an address belongs to a network. getent ahostsv6 prints IPv4 addresses as IPv4-mapped IPv6 addresses.
 func isOf(network string, address netip.Addr) bool {
 	switch network {
 	case "ip4":
@@ -243,7 +242,7 @@ func isOf(network string, address netip.Addr) bool {
 	return true
 }
 
-// parseNSSwitch returns the hosts line of nsswitch.conf with single blanks, and its sources.
+// parseNSSwitch returns the hosts line of nsswitch.conf with one space between words, and its sources.
 func parseNSSwitch(text string) (line string, sources []source) {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")

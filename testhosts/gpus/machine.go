@@ -68,7 +68,7 @@ type Card struct {
 	Serial     string
 	VBIOS      string
 	// Path is the PCI path from the root complex to the GPU: "pci0000:1a", "0000:1a:01.0",
-	// "0000:1b:00.0". The common parts of two paths are the topology.
+	// "0000:1b:00.0". The more of their paths two cards share, the closer they are in the topology.
 	Path []string
 	NUMA int
 	CPUs string // nearest processors as a kernel list: "0-55,112-167"
@@ -111,10 +111,10 @@ type Card struct {
 	// Fails are the error codes (nvmlReturn_t, CUresult, ncclResult_t) that functions return for
 	// this card.
 	Fails map[string]int
-	// Trouble is what functions of CUDA and NCCL do for this card: hang, crash, slow, and for
-	// functions with a result also wrong or nan. cuDeviceGetAttribute also has mps (an MPS server
-	// shares the card), cuStreamQuery busy (without end), and ncclCommInitRankConfig leave (a file
-	// in /dev/shm).
+	// Trouble maps a function of CUDA or NCCL to its misbehaviour for this card: "hang", "crash" or
+	// "slow", and for functions with a result also "wrong" or "nan". Three functions have one more:
+	// cuDeviceGetAttribute "mps" (an MPS server shares the card), cuStreamQuery "busy" (it never
+	// ends), and ncclCommInitRankConfig "leave" (it leaves a file in /dev/shm).
 	Trouble map[string]string
 }
 
