@@ -303,7 +303,8 @@ func (r rule) forbids(imported string) bool {
 	return ours && !slices.ContainsFunc(slices.Concat(everywhere, r.ours), covers(below))
 }
 
-// matches returns a function that reports whether the pattern names a path: the same path, or with /... one below it.
+// matches returns a function that reports whether the pattern names a path: the same path, or with
+// /... one below it.
 func matches(pattern string) func(path string) bool {
 	return func(path string) bool { return covers(path)(pattern) }
 }
@@ -332,8 +333,9 @@ func TestCovers(t *testing.T) {
 
 var update = flag.Bool("update", false, "draw the picture in docs/architecture.md again")
 
-// TestPicture compares the picture in docs/architecture.md with the imports: one box for each folder, and an arrow to
-// each folder that it imports. An arrow that a longer way implies is left out, and so is internal, which all import.
+// TestPicture compares the picture in docs/architecture.md with the imports: one box for each
+// folder, and an arrow to each folder that it imports. An arrow that a longer way implies is left
+// out, and so is internal, which all import.
 func TestPicture(t *testing.T) {
 	const page, begin, end = "docs/architecture.md", "```mermaid\n", "```\n"
 	imports := map[string]map[string]bool{}
@@ -384,8 +386,8 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// pictured are the folders that the picture has a box for. diagnose/jobs has one of its own, because agents link it and
-// nothing else of diagnose.
+// pictured are the folders that the picture has a box for. diagnose/jobs has one of its own,
+// because agents link it and nothing else of diagnose.
 var pictured = []string{
 	"cmd/preflight", "preflight.go", "report", "explain", "diagnose", "checks", "fleet", "cmd/agent", "agent", "launch", "drill", "diagnose/jobs", "probe", "remote",
 	"facts", "hostfile",

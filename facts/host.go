@@ -23,7 +23,8 @@ type Host struct {
 	User  string `json:"user" fact:"own"` // the user that preflight logs in as
 	Home  string `json:"home" fact:"own"`
 	Shell string `json:"shell"` // login shell from passwd, "" if not found
-	// Tools are those of firewall-cmd, iptables, nft, rsync and ufw that are installed, nil if unknown.
+	// Tools are those of firewall-cmd, iptables, nft, rsync and ufw that are installed, nil if
+	// unknown.
 	Tools  []string `json:"tools,omitempty" fact:"volatile"`
 	Uptime float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds
 	Load   *float64 `json:"load" fact:"volatile"`            // average over one minute

@@ -8,8 +8,8 @@ type Env struct {
 	// Vars are the allow-listed variables of this session. On a node that is the non-interactive
 	// ssh session, on the launching machine the shell in which preflight was typed.
 	Vars []Setting `json:"vars" fact:"key=name"`
-	// Withheld lists the names that a launcher exports because of their prefix and whose values preflight
-	// does not collect, such as MLFLOW_TRACKING_TOKEN.
+	// Withheld lists the names that a launcher exports because of their prefix and whose values
+	// preflight does not collect, such as MLFLOW_TRACKING_TOKEN.
 	Withheld []string `json:"withheld,omitempty" fact:"own"`
 	// NCCL is the configuration NCCL will see: environment first, then
 	// $NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf (NCCL 2.23+).
@@ -224,7 +224,8 @@ type PDSH struct {
 	Modules []string `json:"modules"` // rcmd modules it can load: ssh, rsh, exec
 	// Problem is pdsh's error when it was asked for its modules, or how it ended.
 	Problem string `json:"problem,omitempty"`
-	// ModuleDir is where the modules are. Insecure lists the directories on the path to ModuleDir that pdsh refuses, each with the reason ("/usr/lib mode 0777").
+	// ModuleDir is where the modules are. Insecure lists the directories on the path to ModuleDir
+	// that pdsh refuses, each with the reason ("/usr/lib mode 0777").
 	ModuleDir string   `json:"module_dir"`
 	Insecure  []string `json:"insecure,omitempty"`
 }

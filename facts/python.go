@@ -17,7 +17,8 @@ type Python struct {
 	SysPath    []string `json:"sys_path"` // sys.path as the launch will have it
 	// Packages are the relevant distributions by normalised name. An absent one is not in the map.
 	Packages map[string]string `json:"packages"`
-	// MetadataOnly lists packages that the launch imports but that have only their metadata left, so pip considers them installed.
+	// MetadataOnly lists packages that the launch imports but that have only their metadata left,
+	// so pip considers them installed.
 	MetadataOnly []string `json:"metadata_only"`
 	// Shadowed lists packages that exist in more than one directory of sys.path; the first wins.
 	Shadowed []string `json:"shadowed,omitempty"`
@@ -27,7 +28,8 @@ type Python struct {
 	// Shadows are files next to the script, in the working directory or in PYTHONPATH that have the
 	// name of an installed module which the launch imports.
 	Shadows []Shadow `json:"shadows,omitempty" fact:"key=path"`
-	// Unfound lists the modules that the launch may import and the interpreter cannot find; nil if the interpreter was not asked. Installed ones are in Packages.
+	// Unfound lists the modules that the launch may import and the interpreter cannot find; nil if
+	// the interpreter was not asked. Installed ones are in Packages.
 	Unfound []string `json:"unfound" fact:"own"`
 	Torch   *Torch   `json:"torch"` // nil if torch is not installed
 	// Ops maps DeepSpeed's extensions to whether the installed package has them compiled, according

@@ -46,9 +46,10 @@ type Drill struct {
 const launching = "the launching machine"
 
 // patience is the longest that most drills wait for the drill before them. They wait so that the
-// earlier drill of a healthy fleet measures an idle network. The wait is limited so that a sick node
-// that keeps the earlier drill busy does not delay the later one for long. The wait costs a healthy fleet nothing: eight nodes meet and call each other in
-// 0.1 s and log in to each other in seconds.
+// earlier drill of a healthy fleet measures an idle network. The wait is limited so that a sick
+// node that keeps the earlier drill busy does not delay the later one for long. The wait costs a
+// healthy fleet nothing: eight nodes meet and call each other in 0.1 s and log in to each other in
+// seconds.
 const patience = 500 * time.Millisecond
 
 // Drills are all drills. A new drill is one new row.

@@ -48,8 +48,8 @@ type smokeTest struct {
 	crews members          // those whose ranks are up and have not failed alone
 	down  map[*member]bool // those with ranks that were ended and must be loaded again
 	tried map[Phase]int
-	// doubts are the pairs to test rail by rail. onlyRail has the only rail that a member's ranks may
-	// use.
+	// doubts are the pairs to test rail by rail. onlyRail has the only rail that a member's ranks
+	// may use.
 	doubts   [][2]*member
 	onlyRail map[*member]nccl.RailEnd
 }

@@ -196,8 +196,8 @@ func (r runner) exporting(head *facts.Node) string {
 	return cmp.Or(r.Accelerator, "cuda")
 }
 
-// daemons are the programs of NVIDIA's driver, DCGM and MPS that hold a GPU on behalf of all users. The
-// kernel cuts process names after 15 characters.
+// daemons are the programs of NVIDIA's driver, DCGM and MPS that hold a GPU on behalf of all users.
+// The kernel cuts process names after 15 characters.
 var daemons = []string{"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "dcgmi", "nvidia-smi", mps}
 
 const mps = "nvidia-cuda-mps"

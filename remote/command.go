@@ -100,8 +100,8 @@ type exit struct {
 	stderr string // the end of its output, escaped
 }
 
-// collectExit collects how the command ended, after reading its stdout failed with err. It closes the
-// connection.
+// collectExit collects how the command ended, after reading its stdout failed with err. It closes
+// the connection.
 func (c *command) collectExit(err error) exit {
 	defer c.client.Close()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {

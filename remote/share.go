@@ -107,9 +107,9 @@ func (s *homes) meet(tag string, seen []string) {
 	}
 }
 
-// awaitCopy waits until a copy has arrived in the delivery's directory and returns nil: the node must
-// look again. Otherwise it returns the copy that this node is sent. The caller must then report its
-// progress and its end.
+// awaitCopy waits until a copy has arrived in the delivery's directory and returns nil: the node
+// must look again. Otherwise it returns the copy that this node is sent. The caller must then
+// report its progress and its end.
 func (s *homes) awaitCopy(ctx context.Context, tag, hash string) *sent {
 	patience := cmp.Or(s.longestWait, longestWait)
 	if deadline, limited := ctx.Deadline(); limited {

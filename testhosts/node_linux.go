@@ -179,7 +179,8 @@ func initProcesses(dir string) (map[string]int, error) {
 }
 
 // Restart ends the node like a power cut and starts it again in its original state. All faults are
-// healed, and all files that it has written are lost. The node has its old host key again, and Restart restores that key in known_hosts on the other machines.
+// healed, and all files that it has written are lost. The node has its old host key again, and
+// Restart restores that key in known_hosts on the other machines.
 func (n *Node) Restart(ctx context.Context) error {
 	if err := unix.Kill(n.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("restart %s: %w", n.Name, err)

@@ -98,7 +98,8 @@ func withoutEchoes[T any](all []T, factOf func(T) string) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { of := toldBy(factOf(one)); return of != factOf(one) && told[of] })
 }
 
-// weight returns how specific a scope is. A single fact has the highest weight, then a path that covers several facts, then a topic, then everything.
+// weight returns how specific a scope is. A single fact has the highest weight, then a path that
+// covers several facts, then a topic, then everything.
 func (s Scope) weight() int {
 	switch {
 	case s.exact:

@@ -130,9 +130,9 @@ var Catalogue = []checks.Check{
 	engine.PolicyInForce, // last, because it reports which waivers were not needed
 }
 
-// NotCovered returns what can end a launch and was not tested by any check of a run, with the flag that
-// tests it, and "" for nothing. The smoke test sends over the network that the ranks will use, so it
-// covers InfiniBand and RoCE.
+// NotCovered returns what can end a launch and was not tested by any check of a run, with the flag
+// that tests it, and "" for nothing. The smoke test sends over the network that the ranks will use,
+// so it covers InfiniBand and RoCE.
 func NotCovered(outcomes []checks.Outcome) string {
 	tried := func(check checks.Check) bool {
 		return slices.ContainsFunc(outcomes, func(o checks.Outcome) bool {

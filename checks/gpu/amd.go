@@ -70,8 +70,8 @@ func typedFor(node *facts.Node, command fix.Command) fix.Command {
 	return command
 }
 
-// inMakersWords translates the findings on AMD GPUs. wouldSee is the message of the check, for findings
-// that have none of their own.
+// inMakersWords translates the findings on AMD GPUs. wouldSee is the message of the check, for
+// findings that have none of their own.
 func inMakersWords(view checks.View, wouldSee string, findings []checks.Finding) []checks.Finding {
 	amd := map[string]*facts.Node{}
 	for _, node := range view.Nodes {

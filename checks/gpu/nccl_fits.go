@@ -89,8 +89,8 @@ func lacksNCCLCode(view checks.View, node *facts.Node, cards []*facts.Card) []ch
 	return nil
 }
 
-// otherNCCL returns the commands that remove the library that hides torch's own. If torch's own library
-// lacks the code, another one must be installed.
+// otherNCCL returns the commands that remove the library that hides torch's own. If torch's own
+// library lacks the code, another one must be installed.
 //
 // Source: the headers of NVIDIA's wheels of NCCL 2.18.1 to 2.32.3; NVIDIA/nccl, makefiles/common.mk
 // and README.md, for NVCC_GENCODE.

@@ -127,8 +127,8 @@ func meetsHere(view checks.View) bool {
 	return view.Head.Net != nil && slices.Contains(names.AddressesOf(view.Head), address)
 }
 
-// torchrunArgs checks the numbers of nodes and of processes per node that torchrun is given. Without a command they are
-// unknown.
+// torchrunArgs checks the numbers of nodes and of processes per node that torchrun is given.
+// Without a command they are unknown.
 func torchrunArgs(view checks.View) []checks.Finding {
 	if !view.Launch.Torchrun() || view.Launch.Script == "" {
 		return nil

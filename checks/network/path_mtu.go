@@ -111,8 +111,8 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 	return findings
 }
 
-// setMTU returns the command that gives the nodes of d the MTU that d wants, nil if their interfaces
-// have different names.
+// setMTU returns the command that gives the nodes of d the MTU that d wants, nil if their
+// interfaces have different names.
 func setMTU(nodes []*facts.Node, d compare.Difference) []fix.Command {
 	odd := compare.Without(nodes, func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) })
 	name := proof.Common(odd, func(n *facts.Node) string { return n.Mesh.Interface })

@@ -123,9 +123,9 @@ func (a *attribution) nothingPasses() bool {
 	return len(a.open) == len(a.attempts) && maps.Equal(calls, called)
 }
 
-// partitions finds groups of at least two nodes whose nodes reach each other but not those of another
-// group. It removes the attempts between groups from a.open. Single nodes that are cut off are left to
-// blame, because their own attempts tell more.
+// partitions finds groups of at least two nodes whose nodes reach each other but not those of
+// another group. It removes the attempts between groups from a.open. Single nodes that are cut off
+// are left to blame, because their own attempts tell more.
 func (a *attribution) partitions() []Suspect {
 	leader := make([]int, len(a.names))
 	for i := range leader {

@@ -9,8 +9,9 @@ import (
 	"preflight/facts"
 )
 
-// Firewall returns those of the commands whose program a node has: the first as the fix, the others as
-// alternatives. It returns all of them if the node's programs are unknown or it has none of these.
+// Firewall returns those of the commands whose program a node has: the first as the fix, the others
+// as alternatives. It returns all of them if the node's programs are unknown or it has none of
+// these.
 func Firewall(node *facts.Node, iptables, firewalld, ufw fix.Command) []fix.Command {
 	var offered []fix.Command
 	for _, one := range []struct {

@@ -29,11 +29,13 @@ type saying struct {
 // sayings are ordered: the first match is the closest to the cause. Texts of errno are glibc's
 // (2.36, sysdeps/gnu/errlist.h), which libraries append to their own.
 var sayings = []saying{
-	// NCCL 2.30.7, src/os/linux.cc, before that src/misc/shmutils.cc: the file's name, or "shared memory segment".
+	// NCCL 2.30.7, src/os/linux.cc, before that src/misc/shmutils.cc: the file's name, or "shared
+	// memory segment".
 	{[]string{"/dev/shm", "shared memory"}, "no shared memory", []string{"shm-size", "shm-writable"}, only(
 		fix.On("df -h /dev/shm; ls -l /dev/shm   # is it full, or not writable?").As(fix.Look),
 	)},
-	// NCCL 2.30.7, src/misc/ibvwrap.cc: "Call to ibv_reg_mr failed"; libibverbs 44, init.c, warns of a low RLIMIT_MEMLOCK.
+	// NCCL 2.30.7, src/misc/ibvwrap.cc: "Call to ibv_reg_mr failed"; libibverbs 44, init.c, warns
+	// of a low RLIMIT_MEMLOCK.
 	{[]string{"ibv_reg_mr", "ibv_create_cq", "memlock"}, "memory cannot be locked", []string{"memlock-limit"}, ofNode(remedy.RaiseMemlock)},
 	// EMFILE, from any call that opens a file.
 	{[]string{"too many open files"}, "the limit on open files is too low", []string{"open-files-limit"}, ofNode(remedy.RaiseOpenFiles)},
@@ -43,7 +45,8 @@ var sayings = []saying{
 	{[]string{"no socket interface found", "no interface found", "no ip interface found", "no usable listening interface", "unable to find address", "unable to resolve hostname"}, "no usable network interface", []string{"nic-choice", "nic-same"}, only(
 		fix.On("ip -br address; env | grep SOCKET_IFNAME").As(fix.Look),
 	)},
-	// NCCL 2.30.7, src/misc/ibvwrap.cc for calls, src/transport/net_ib/p2p.cc for completions: "NET/IB: Got completion from peer".
+	// NCCL 2.30.7, src/misc/ibvwrap.cc for calls, src/transport/net_ib/p2p.cc for completions:
+	// "NET/IB: Got completion from peer".
 	{[]string{"ibv_", "net/ib"}, "InfiniBand or RoCE fails", []string{"ib-links", "ib-same"}, only(
 		fix.On("ibstat; show_gids   # the port, its GID and its link layer").As(fix.Look),
 		fix.On(`sudo dmesg -T | grep -iE "mlx5|infiniband"`).As(fix.Look),
@@ -66,12 +69,14 @@ var sayings = []saying{
 	{[]string{"no kernel image", "no_binary_for_gpu"}, "the libraries have no code for this GPU", []string{"torch-same"}, only(
 		fix.On("nvidia-smi --query-gpu=name,compute_cap --format=csv   # install a torch that is built for it").As(fix.Look),
 	)},
-	// glibc 2.36, elf/dl-load.c and elf/dl-lookup.c, which Python's ImportError quotes; ModuleNotFoundError is CPython's own.
+	// glibc 2.36, elf/dl-load.c and elf/dl-lookup.c, which Python's ImportError quotes;
+	// ModuleNotFoundError is CPython's own.
 	{[]string{"cannot open shared object file", "undefined symbol", "importerror", "modulenotfounderror", "symbol lookup error"}, "a library cannot be loaded", []string{"python-same", "torch-same", "packages-same", "nccl-loaded"}, importTorch},
-	// NCCL 2.30.7, src/misc/socket.cc ("Connection closed by remote peer") and src/os/linux.cc ("connect to … failed : " and errno);
-	// gloo cc441984, gloo/transport/tcp/pair.cc ("Read error …", "Connection closed by peer"), unbound_buffer.cc ("Timed out
-	// waiting …ms for recv") and helpers.h ("timed out connecting"); torch 2.4 and 2.15: "Gloo connectFullMesh failed", and of TCPStore
-	// "The client socket has timed out" and "wait timeout after".
+	// NCCL 2.30.7, src/misc/socket.cc ("Connection closed by remote peer") and src/os/linux.cc
+	// ("connect to … failed : " and errno); gloo cc441984, gloo/transport/tcp/pair.cc ("Read error
+	// …", "Connection closed by peer"), unbound_buffer.cc ("Timed out waiting …ms for recv") and
+	// helpers.h ("timed out connecting"); torch 2.4 and 2.15: "Gloo connectFullMesh failed", and of
+	// TCPStore "The client socket has timed out" and "wait timeout after".
 	{[]string{"connection reset", "connection closed", "connection refused", "connection timed out", "no route to host", "connectfullmesh", "broken pipe", "timed out", "timeout"}, "data sent over the connection is lost", []string{"node-mesh", "path-mtu"}, cutOff},
 }
 

@@ -115,8 +115,8 @@ type speech struct {
 	text         []byte
 }
 
-// forSegment returns the speech for a connection with this maximum segment size. The caller must not change
-// it.
+// forSegment returns the speech for a connection with this maximum segment size. The caller must
+// not change it.
 func (s *speech) forSegment(mss int) []byte {
 	if s.text == nil || s.mss != mss {
 		payload := payloadFor(mss)

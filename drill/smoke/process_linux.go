@@ -17,9 +17,9 @@ import (
 // segments maps the name of each file in a shared-memory directory to its inode.
 type segments map[string]uint64
 
-// made lists the name prefixes of the files that a rank's libraries create there and leave behind if
-// the rank is killed. They are NCCL's (src/misc/shmutils.cc), torch's (libtorch_cpu.so, 2.9.1), CUDA's
-// (sglang's pull request 33929), and those of LLVM's OpenMP
+// made lists the name prefixes of the files that a rank's libraries create there and leave behind
+// if the rank is killed. They are NCCL's (src/misc/shmutils.cc), torch's (libtorch_cpu.so, 2.9.1),
+// CUDA's (sglang's pull request 33929), and those of LLVM's OpenMP
 // (/dev/shm/__KMP_REGISTERED_LIB_PID_UID), which treats _exit as a kill too.
 var made = []string{"nccl-", "torch_", "__KMP_REGISTERED_LIB_", "cuda.shm."}
 

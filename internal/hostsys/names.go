@@ -231,7 +231,8 @@ func parseAhosts(network, output string) (addresses []netip.Addr, canonical stri
 	return addresses, canonical
 }
 
-// isOf reports whether an address belongs to a network. getent ahostsv6 prints IPv4 addresses as IPv4-mapped IPv6 addresses.
+// isOf reports whether an address belongs to a network. getent ahostsv6 prints IPv4 addresses as
+// IPv4-mapped IPv6 addresses.
 func isOf(network string, address netip.Addr) bool {
 	switch network {
 	case "ip4":
@@ -242,7 +243,8 @@ func isOf(network string, address netip.Addr) bool {
 	return true
 }
 
-// parseNSSwitch returns the hosts line of nsswitch.conf with one space between words, and its sources.
+// parseNSSwitch returns the hosts line of nsswitch.conf with one space between words, and its
+// sources.
 func parseNSSwitch(text string) (line string, sources []source) {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")

@@ -35,7 +35,8 @@ func hideRandom(text string) string {
 
 func isBase64(c byte) bool { return isAlnum(c) || c == '+' || c == '/' || c == '_' || c == '-' }
 
-// words returns the parts of a path, and otherwise the whole: base64 has slashes too. It skips the host of an address.
+// words returns the parts of a path, and otherwise the whole: base64 has slashes too. It skips the
+// host of an address.
 func words(text string, from, to int) (all []span) {
 	if address, is := strings.CutPrefix(text[from:to], "//"); is {
 		from = to - len(address) + strings.IndexByte(address, '/') + 1

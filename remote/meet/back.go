@@ -18,7 +18,8 @@ import (
 	"preflight/internal/text"
 )
 
-// backTime is how long an agent waits for an answer to its call. The launching machine waits longer for the call.
+// backTime is how long an agent waits for an answer to its call. The launching machine waits longer
+// for the call.
 const backTime = 3 * time.Second
 
 // Back says how an agent calls back the launching machine. The agent reads it from its standard

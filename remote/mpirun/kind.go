@@ -12,8 +12,8 @@ import (
 // kind is an implementation of mpirun.
 type kind struct {
 	version *regexp.Regexp // matches the beginning of the output of mpirun --version
-	// daemonOptions are the launch's options that say how daemons start and call back, with the number of
-	// words that follow each. All other options concern the ranks.
+	// daemonOptions are the launch's options that say how daemons start and call back, with the
+	// number of words that follow each. All other options concern the ranks.
 	daemonOptions map[string]int
 	// parameters are the names that do so in an option with a name and a value.
 	parameters *regexp.Regexp

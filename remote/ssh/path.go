@@ -51,7 +51,8 @@ func (c *connection) LookOut(ctx context.Context) remote.Lookout {
 	return l
 }
 
-// tryConnection returns what happens to a new connection, and whether the node could not be reached at all.
+// tryConnection returns what happens to a new connection, and whether the node could not be reached
+// at all.
 func (p *path) tryConnection(ctx context.Context) (seen string, unreached bool) {
 	began := time.Now()
 	conn, err := p.greeting(ctx)

@@ -51,8 +51,8 @@ const (
 	// mostLosses is the maximum number of plain lines about lost nodes per phase. The report names
 	// all.
 	mostLosses = 10
-	// firstReminder is the age of a phase at which a plain line names the slow nodes. The age doubles before
-	// each further line.
+	// firstReminder is the age of a phase at which a plain line names the slow nodes. The age
+	// doubles before each further line.
 	firstReminder = 5 * time.Second
 )
 
