@@ -171,7 +171,7 @@ func classAside(view checks.View, node *facts.Node, roce []*facts.IBPort) []chec
 		Want:    "a traffic class whose DSCP maps to a priority with PFC",
 		Remedy: []fix.Command{
 			fix.On("dcb app show dev %s; dcb pfc show dev %[1]s", fix.Name(roce[0].NetDev)).As(fix.Look),
-			fix.Note("set NCCL_IB_TC to four times a DSCP that is in a paused priority"),
+			fix.Note("set NCCL_IB_TC to four times a DSCP that maps to a priority with PFC"),
 		},
 	}}
 }
