@@ -25,7 +25,7 @@ type Host struct {
 	Shell string `json:"shell"` // login shell from passwd, "" if not found
 	// Tools are those of firewall-cmd, iptables, nft, rsync and ufw that are installed, nil if
 	// unknown.
-	Tools  []string `json:"tools,omitempty" fact:"volatile"`
+	Tools  []string `json:"tools" fact:"volatile"`
 	Uptime float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds
 	Load   *float64 `json:"load" fact:"volatile"`            // average over one minute
 }

@@ -15,27 +15,28 @@ import (
 	"preflight/launch"
 )
 
-// addressing is what it takes to address commands to the machines of a launch.
+// addressing holds what commands need to know about the machines of a launch. The key "" is the
+// launching machine.
 type addressing struct {
 	position map[string]int      // a node's place in the hostfile
-	root     map[string]bool     // nodes where we are root
-	headRoot bool                // the same of the launching machine
+	root     map[string]bool     // reports whether preflight is root on a machine
+	tools    map[string][]string // the tools of a machine, missing if unknown: see facts.Host.Tools
 	port     int                 // --ssh_port, 0 for none
-	srun     []string            // the options of srun that reached them, nil where it did not
-	pods     []string            // the options of kubectl that reached them, nil where it did not
-	hostfile string              // the one that was read
-	inside   map[string][]string // what the ranks of a node run in, by the command that enters it
+	srun     []string            // the options of srun that reached the nodes, nil if srun did not
+	pods     []string            // the options of kubectl that reached the nodes, nil if kubectl did not
+	hostfile string              // the hostfile that was read
+	inside   map[string][]string // the command that enters the container of a node's ranks
 }
 
-// typedAgain are the options of a carrier's program that name a place: no other of a saved run
-// is typed again.
+// typedAgain matches the options of srun and kubectl that printed commands repeat: they name a place.
+// All other options of a saved run are left out.
 var typedAgain = map[string]*regexp.Regexp{
 	"kubectl": regexp.MustCompile(`^--(context|namespace|container)=[\w.:/@-]+$`),
 	"srun":    regexp.MustCompile(`^--(jobid|container-(image|name|mounts|workdir))=[\w.:/@#,+-]+$`),
 }
 
-// reachedBy are the options by which a carrier reached nodes, as far as they are typed again,
-// nil where it did not.
+// reachedBy returns the options with which srun or kubectl reached the nodes, without those that are
+// not repeated; nil if it did not reach them.
 func reachedBy(carrier string, nodes []facts.Node) (options []string) {
 	for i := range nodes {
 		if ssh := nodes[i].SSH; ssh != nil && ssh.Carrier == carrier && len(options) == 0 {
@@ -46,21 +47,38 @@ func reachedBy(carrier string, nodes []facts.Node) (options []string) {
 }
 
 func NewAddressing(fleet facts.Fleet, p launch.Prediction) addressing {
-	r := addressing{position: map[string]int{}, root: map[string]bool{}, port: p.SSHPort, hostfile: cmp.Or(p.HostsFile, "hostfile"), inside: map[string][]string{}}
+	r := addressing{position: map[string]int{}, root: map[string]bool{}, port: p.SSHPort, hostfile: cmp.Or(p.HostsFile, "hostfile"), inside: map[string][]string{}, tools: map[string][]string{}}
 	for i := range fleet.Nodes {
 		node := &fleet.Nodes[i]
 		if node.SSH != nil && node.SSH.Inside != nil {
 			r.inside[node.Name] = node.SSH.Inside
 		}
-		r.position[node.Name], r.root[node.Name] = i, isRoot(node)
+		r.position[node.Name] = i
+		r.know(node.Name, node)
+	}
+	if fleet.Head != nil {
+		r.know("", fleet.Head)
 	}
 	r.srun, r.pods = reachedBy("srun", fleet.Nodes), reachedBy("kubectl", fleet.Nodes)
-	r.headRoot = fleet.Head != nil && isRoot(fleet.Head)
 	return r
 }
 
-// Fold joins findings that say the same of different nodes, and writes the
-// nodes into their fixes and messages.
+// know keeps a machine's user and tools under a name.
+func (r addressing) know(name string, machine *facts.Node) {
+	r.root[name] = isRoot(machine)
+	if machine.Host != nil && machine.Host.Tools != nil {
+		r.tools[name] = machine.Host.Tools
+	}
+}
+
+// lacks reports whether a machine is known to have no such program.
+func (r addressing) lacks(name, program string) bool {
+	tools, known := r.tools[name]
+	return known && !slices.Contains(tools, program)
+}
+
+// Fold joins findings that differ only in their nodes, and writes the nodes into their fixes and
+// messages.
 func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 	var folded []checks.Finding
 	at := map[string]int{}
@@ -90,9 +108,9 @@ func (r addressing) writeNodes(f *checks.Finding) {
 	for _, command := range f.Remedy {
 		line, isCommand := command.Addressed(fix.Audience{
 			Nodes: f.Nodes, Port: r.port, Srun: r.srun, Pods: r.pods, Hostfile: r.hostfile,
-			Inside: func(node string) []string { return r.inside[node] }, IsRoot: r.isRoot,
+			Inside: func(node string) []string { return r.inside[node] }, IsRoot: func(node string) bool { return r.root[node] }, Lacks: r.lacks,
 		})
-		switch { // of several that are refused one says so
+		switch { // one note is enough if several commands cannot be printed
 		case isCommand && !slices.Contains(f.Fix, line):
 			f.Fix, f.Roles = append(f.Fix, line), append(f.Roles, command.Role())
 		case !isCommand && !slices.Contains(f.Notes, line):
@@ -106,15 +124,8 @@ func (r addressing) writeNodes(f *checks.Finding) {
 	}
 }
 
-func (r addressing) isRoot(node string) bool {
-	if node == "" {
-		return r.headRoot
-	}
-	return r.root[node]
-}
-
-// isRoot is whether we are root on a machine: by what it says itself, and where
-// nothing was seen of it by the account we log in to.
+// isRoot reports whether preflight is root on a machine. Without facts of the machine, the account of
+// the login decides.
 func isRoot(node *facts.Node) bool {
 	if node.Host != nil {
 		return node.Host.User == "root"

@@ -23,6 +23,8 @@ type Audience struct {
 	// run on the node itself.
 	Inside func(node string) []string
 	IsRoot func(node string) bool // reports whether preflight logs in as root; "" is the launching machine
+	// Lacks reports whether a program is known to be missing on a node; "" is the launching machine.
+	Lacks func(node, program string) bool
 }
 
 // Addressed returns the line to paste. If no command does it, isCommand is false and line is a
@@ -32,7 +34,7 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	if c.at != nil {
 		nodes = c.at
 	}
-	if c.packed.literal != "" && len(to.Nodes) > 0 && to.isBeyondSSH(slices.Concat(nodes, to.Nodes)) {
+	if both := slices.Concat(nodes, to.Nodes); c.packed.literal != "" && len(to.Nodes) > 0 && (to.isBeyondSSH(both) || to.lacksRsync(c, both)) {
 		return c.piped(to)
 	}
 	remote := len(nodes) > 0 && (c.place == onNodes || c.place == stated && strings.Contains(string(c.code.literal), "{ssh}"))

@@ -30,6 +30,14 @@ func (to Audience) isBeyondSSH(nodes []string) bool {
 	return to.Srun != nil || to.Pods != nil || slices.ContainsFunc(nodes, func(node string) bool { return to.inside(node) != nil })
 }
 
+// lacksRsync reports whether one end of a copy is known to have no rsync.
+func (to Audience) lacksRsync(c Command, nodes []string) bool {
+	if c.at == nil {
+		nodes = append(slices.Clone(nodes), "") // the launching machine is the source
+	}
+	return to.Lacks != nil && slices.ContainsFunc(nodes, func(node string) bool { return to.Lacks(node, "rsync") })
+}
+
 // piped returns a copy through the command that enters the nodes. It needs only that this command
 // passes on standard input. Other ways do less: `docker cp` works on one machine, `kubectl cp` is
 // the same pipe, and sbcast copies single files.
@@ -56,7 +64,7 @@ func (c Command) piped(to Audience) (line string, isCommand bool) {
 	}
 	line = code.String()
 	if c.at != nil {
-		line = to.handedOn(c.at, line, c.from(to))
+		line = pasteable(to.handedOn(c.at, line, c.from(to)))
 	}
 	line = to.reading(line, nodes)
 	if remark.Len() > 0 {

@@ -63,7 +63,8 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 }
 
 // tools returns which programs that fixes may use are installed.
-func tools(o machine.Options) (found []string) {
+func tools(o machine.Options) []string {
+	found := []string{} // nil means unknown
 	for _, name := range []string{"firewall-cmd", "iptables", "nft", "rsync", "ufw"} {
 		if slices.ContainsFunc([]string{"/usr/sbin/", "/usr/bin/", "/sbin/", "/bin/"}, func(dir string) bool {
 			_, err := os.Stat(o.At(dir + name))
