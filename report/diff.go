@@ -43,7 +43,9 @@ func (p *page) differences() {
 	}
 	if len(shown) > 0 {
 		header, rows := p.DifferenceTable(shown, p.style.Verbose)
-		p.line("\n%s", p.table(header, nil, rows))
+		labels := text.Map(header, func(name string) string { return name + "  " })
+		labels[0] = "" // the fact
+		p.line("\n%s", p.table(header, labels, rows))
 	}
 	if hidden := len(diffs) - len(shown); hidden > 0 {
 		p.line("%s", p.faint(text.Plural(hidden, "more difference")+": -v shows them"))

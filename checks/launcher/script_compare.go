@@ -14,6 +14,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -260,6 +261,8 @@ func (d difference) finding(says, whose, odd string) checks.Finding {
 		Got:     strings.Join(got, ", "),
 		Want:    strings.Join(want, ", ") + ", as on " + whose,
 		Remedy:  append([]fix.Command{d.look(odd)}, d.copies()...),
+		Covers: append(text.Map(d.deviations, func(one compare.Deviation) string { return "files.files." + d.path(one.Name) }),
+			"files.sources"),
 	}
 }
 
