@@ -35,8 +35,8 @@ type acceptance struct {
 
 func (a *acceptance) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&a.names, "accept", nil, "update only these facts in the baseline of -o: names of facts, or topics")
-	flags.StringVar(&a.from, "from", "", "with --accept: take the values from this saved run; -w names the nodes")
+	flags.StringArrayVar(&a.names, "accept", nil, "update only these facts in the -o baseline: facts, groups of facts or topics")
+	flags.StringVar(&a.from, "from", "", "with --accept: read the values from this saved run; -w selects the nodes")
 	flags.BoolVar(&a.dryRun, "dry-run", false, "with --accept: show the changes, but write nothing")
 }
 

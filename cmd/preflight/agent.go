@@ -52,11 +52,13 @@ func agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent --meet HOST:PORT",
 		Short: "Connect a node to preflight --via meet, and wait for the verdict",
-		Long: `agent is for nodes that preflight may not enter, such as pods. It connects to the
-"preflight --via meet" at HOST:PORT, which checks the node and sends the verdict. As an
-init container, agent holds back the other containers of its pod until the verdict.
+		Long: `Connect this node to preflight --via meet, and wait for the verdict. Use agent on nodes
+that preflight cannot log in to, such as pods. agent connects to preflight at
+HOST:PORT, which checks the node and sends the verdict. If agent runs as an init
+container, it holds back the pod's other containers until the verdict arrives.
 
-Exit codes: 0 the launch may start, 1 it may not, 2 could not tell or could not run.`,
+Exit codes: 0 the launch may start, 1 the launch may not start, 2 preflight could not tell
+or could not run.`,
 		Example: `  preflight agent --meet judge:29400 --node "$POD_NAME"`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,9 +88,9 @@ Exit codes: 0 the launch may start, 1 it may not, 2 could not tell or could not 
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&address, "meet", "", "address of the machine that runs preflight --via meet")
-	flags.StringVar(&node, "node", "", "name of this node in the list of preflight --via meet (default: the host name)")
-	flags.StringVar(&file, "meet-token-file", "", "file with the token that the nodes share with preflight (default: $"+tokenVariable+")")
-	flags.DurationVar(&patience, "patience", 10*time.Minute, "how long to wait for a preflight that does not listen yet")
+	flags.StringVar(&node, "node", "", "this node's name in the list given to preflight --via meet (default: the host name)")
+	flags.StringVar(&file, "meet-token-file", "", "file that contains the token shared by the nodes and preflight (default: $"+tokenVariable+")")
+	flags.DurationVar(&patience, "patience", 10*time.Minute, "how long to wait for preflight --via meet to start listening")
 	return cmd
 }
 

@@ -78,7 +78,7 @@ func causesCommand() *cobra.Command {
 		}
 		return report.Cause(os.Stdout, causes, cause, style)
 	}, "text", "markdown", "messages")
-	cmd.Flag("format").Usage += " (messages is an index from error messages to causes)"
+	cmd.Flag("format").Usage += " (messages is an index of error messages with their causes)"
 	return cmd
 }
 
@@ -95,9 +95,9 @@ func factsCommand() *cobra.Command {
 	return documenting(&cobra.Command{
 		Use:   "facts",
 		Short: "List the facts that preflight.yaml can require",
-		Long: `List the facts that preflight.yaml can require, and the kind of each value. The names are
-those of the JSON report, of preflight diff and of preflight -v. A * stands for any name,
-such as that of an interface or a package.`,
+		Long: `List the facts that preflight.yaml can require, and the type of each value. The JSON
+report, preflight diff and preflight -v use the same names. A * stands for any name, such
+as the name of an interface or a package.`,
 		Args: arguments(0, 0, "takes no arguments"),
 	}, func() []string { return nil }, func(format string, _ []string, style report.Style) error {
 		if format == "markdown" {

@@ -109,26 +109,26 @@ type Config struct {
 
 func launchFlags(flags *pflag.FlagSet) {
 	flags.VarP(&givenOnce{}, "hostfile", "H", "DeepSpeed hostfile (default: the Slurm job's nodes, else ./hostfile, else /job/hostfile)")
-	flags.VarP(&givenOnce{}, "hosts", "w", "nodes by name, instead of a hostfile: 'node[01-16],gpu7:4'")
-	flags.StringP("include", "i", "", "as deepspeed: use only these nodes and slots: NAME[:SLOT,…][@NAME…]")
-	flags.StringP("exclude", "e", "", "as deepspeed: leave out these nodes or slots: NAME[:SLOT,…][@NAME…]")
-	flags.Int("num_nodes", noLimit, "as deepspeed: use only the first N nodes")
-	flags.Int("num_gpus", noLimit, "as deepspeed: use slots 0 to N-1 of every node")
+	flags.VarP(&givenOnce{}, "hosts", "w", "names of the nodes, instead of a hostfile: 'node[01-16],gpu7:4'")
+	flags.StringP("include", "i", "", "as in deepspeed: use only these nodes and slots: NAME[:SLOT,…][@NAME…]")
+	flags.StringP("exclude", "e", "", "as in deepspeed: leave out these nodes or slots: NAME[:SLOT,…][@NAME…]")
+	flags.Int("num_nodes", noLimit, "as in deepspeed: use only the first N nodes")
+	flags.Int("num_gpus", noLimit, "as in deepspeed: use slots 0 to N-1 on every node")
 	for _, name := range []string{"num_nodes", "num_gpus"} {
 		flags.Lookup(name).DefValue = "all"
 	}
-	flags.Bool("force_multi", false, "as deepspeed: use the launcher even for a single node")
-	flags.String("master_addr", "", "as deepspeed: address of the first node (default: the first word that hostname -I prints there)")
-	flags.Int("master_port", launch.DefaultMasterPort, "as deepspeed: port of the rendezvous on the first node")
-	flags.String("launcher", launch.DefaultLauncher, "as deepspeed: "+strings.Join(launch.LauncherNames(), ", "))
-	flags.Int("ssh_port", 0, "as deepspeed: ssh port of every node (default: from ssh's configuration)")
-	flags.String("python", "", "absolute path of the launch's Python interpreter (default: the one of the deepspeed script on this machine)")
-	flags.String("accelerator", "auto", "auto, cuda or cpu; with cpu, each slot is one process")
+	flags.Bool("force_multi", false, "as in deepspeed: use the launcher even for a single node")
+	flags.String("master_addr", "", "as in deepspeed: address of the first node (default: the first word that hostname -I prints on that node)")
+	flags.Int("master_port", launch.DefaultMasterPort, "as in deepspeed: rendezvous port on the first node")
+	flags.String("launcher", launch.DefaultLauncher, "launcher, as in deepspeed: "+strings.Join(launch.LauncherNames(), ", "))
+	flags.Int("ssh_port", 0, "as in deepspeed: ssh port on every node (default: from your ssh configuration)")
+	flags.String("python", "", "absolute path of the launch's Python interpreter (default: the interpreter of the launching machine's deepspeed script)")
+	flags.String("accelerator", "auto", "accelerator for the ranks: auto, cuda, or cpu with one process per slot")
 	flags.String("rendezvous", launch.RendezvousDeepSpeed, "how the ranks find each other: deepspeed (also for plain env://), or torchrun's static or c10d")
-	flags.String("rdzv-endpoint", "", "as torchrun, with --rendezvous c10d: address of the rendezvous")
+	flags.String("rdzv-endpoint", "", "as in torchrun, with --rendezvous c10d: rendezvous address")
 	flags.String("deepspeed_version", "", "read the hostfile and the filters as this DeepSpeed release does (default: the newest)")
 	flags.String("via", viaAuto, viaUsage)
-	flags.String("in", "", "check inside a container, through this command: 'docker exec -i train'; {node} stands for the node's name")
+	flags.String("in", "", "check inside the container that this command enters: 'docker exec -i train'; {node} becomes the node's name")
 	slurmFlags(flags)
 	podFlags(flags)
 	meetFlags(flags)
@@ -164,9 +164,9 @@ func (e *givenTwiceError) Error() string {
 }
 
 func drillFlags(flags *pflag.FlagSet) {
-	flags.Bool("throughput", false, "measure the links: every node sends to the next one for a few seconds")
-	smokeFlag(flags, "run compute and all-reduce on every rank: torch, direct (only NVIDIA's libraries), or auto (direct if all nodes have them)")
-	flags.Duration("smoke-time", time.Minute, "time limit for all of --smoke")
+	flags.Bool("throughput", false, "measure link throughput: every node sends data to the next node for a few seconds")
+	smokeFlag(flags, "run compute and all-reduce tests on every rank with torch, direct (NVIDIA libraries only) or auto (direct if all nodes have these libraries)")
+	flags.Duration("smoke-time", time.Minute, "time limit for all --smoke tests together")
 }
 
 func smokeFlag(flags *pflag.FlagSet, use string) {
@@ -177,37 +177,37 @@ func smokeFlag(flags *pflag.FlagSet, use string) {
 func judgeFlags(cmd *cobra.Command, names []string) {
 	flags := cmd.Flags()
 	flags.StringSlice("only", nil, `run only these checks; "gpu-*" selects all GPU checks`)
-	flags.StringSlice("skip", nil, "leave these checks out")
-	flags.Bool("strict", false, "warnings fail the run")
+	flags.StringSlice("skip", nil, "skip these checks")
+	flags.Bool("strict", false, "treat warnings as failures")
 	outputFlags(cmd, names)
 	usual := checks.DefaultPolicy()
-	flags.String("shm_headroom", humanize.IBytes(uint64(usual.SHMHeadroom)), "free space in /dev/shm for DataLoader workers, on top of what NCCL needs")
-	flags.String("disk_free", humanize.IBytes(uint64(usual.DiskFree)), "free space on the disks that the launch writes to")
+	flags.String("shm_headroom", humanize.IBytes(uint64(usual.SHMHeadroom)), "minimum space in /dev/shm for DataLoader workers, in addition to what NCCL needs")
+	flags.String("disk_free", humanize.IBytes(uint64(usual.DiskFree)), "minimum free space on the disks that the launch writes to")
 	flags.Float64("memory_free", usual.MemoryFree, "share of a node's memory that must be available, from 0 to 1")
 	flags.Duration("clock_skew", time.Duration(usual.ClockSkew*float64(time.Second)), "maximum difference between the clocks of two machines")
 	flags.Int64("open_files", usual.OpenFiles, "minimum hard limit on open files")
-	flags.String("compute_rate", "", "minimum compute rate of every rank, e.g. 600TFLOP/s (with --smoke)")
-	flags.String("copy_rate", "", "minimum copy rate between the host and each GPU, e.g. 20GB/s (with --smoke)")
-	flags.String("node_reduce_rate", "", "minimum all-reduce bandwidth per rank within a node, e.g. 300GB/s (with --smoke)")
-	flags.String("reduce_rate", "", "minimum all-reduce bandwidth per rank across all nodes, e.g. 45GB/s (with --smoke)")
+	flags.String("compute_rate", "", "with --smoke: minimum compute rate of every rank, e.g. 600TFLOP/s")
+	flags.String("copy_rate", "", "with --smoke: minimum copy rate between the host and each GPU, e.g. 20GB/s")
+	flags.String("node_reduce_rate", "", "with --smoke: minimum all-reduce bandwidth per rank within a node, e.g. 300GB/s")
+	flags.String("reduce_rate", "", "with --smoke: minimum all-reduce bandwidth per rank across all nodes, e.g. 45GB/s")
 }
 
 func outputFlags(cmd *cobra.Command, names []string) {
 	formatFlag(cmd, names...)
 	flags := cmd.Flags()
-	flags.StringArrayP("output", "o", nil, "write the report to FILE, in the format of its ending, or FORMAT=FILE; several at once: junit=report.xml,json=run.json")
+	flags.StringArrayP("output", "o", nil, "write the report to FILE, in the format of its extension or of a FORMAT= prefix; for several files: junit=report.xml,json=run.json")
 	flags.BoolP("verbose", "v", false, "show every check and every difference")
-	flags.BoolP("quiet", "q", false, "show only the verdict and the findings, and no progress")
+	flags.BoolP("quiet", "q", false, "show only the verdict and the findings, without progress")
 }
 
 func progressFlag(flags *pflag.FlagSet) {
-	flags.String("progress", progress.Auto, "progress on standard error: auto (one live line, on a terminal only), plain (one line per step, for logs) or none")
+	flags.String("progress", progress.Auto, "how to show progress on standard error: auto (one live line, on terminals only), plain (one line per step, for logs) or none")
 }
 
 // hostListFlags adds the flags that write the good nodes and the bad nodes to a file each.
 func hostListFlags(flags *pflag.FlagSet) {
-	flags.String("good-hosts", "", "write a hostfile of the nodes without any problem")
-	flags.String("bad-hosts", "", "write the names of the nodes with a problem")
+	flags.String("good-hosts", "", "write a hostfile that lists only the nodes without a problem")
+	flags.String("bad-hosts", "", "write a list of the nodes that have a problem")
 }
 
 // deepspeedSpelling lists the flags that deepspeed has, too. Help shows them with deepspeed's

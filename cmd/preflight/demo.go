@@ -27,12 +27,12 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Start a small broken cluster on this machine, and check it",
-		Long: `Start eight hosts on this machine, each with its own network, /dev/shm and sshd, break
-each in a different way, and check them over ssh. demo needs root and Linux. Elsewhere it
-replays a recorded run.
+		Long: `Start eight hosts on this machine, each with its own network, /dev/shm and sshd. demo
+breaks each host in a different way, and checks all of them over ssh. demo needs root and
+Linux. Otherwise, it replays a recorded run.
 
-With --smoke, each host has two simulated GPUs, and two faults appear only under load: a GPU
-that computes wrong results, and an NCCL that never finds the other ranks.`,
+With --smoke, each host has two simulated GPUs, and two faults appear only under load: a
+GPU that computes wrong results, and an NCCL library that never finds the other ranks.`,
 		Example: `  preflight demo -o html=demo.html --good-hosts good --bad-hosts bad
   preflight demo --smoke`,
 		Args: cobra.NoArgs,
@@ -54,7 +54,7 @@ that computes wrong results, and an NCCL that never finds the other ranks.`,
 	}
 	outputFlags(cmd, formats.Names())
 	hostListFlags(cmd.Flags())
-	smokeFlag(cmd.Flags(), "cause faults that appear only under load, and find their nodes")
+	smokeFlag(cmd.Flags(), "add faults that appear only under load, and find the nodes that have them")
 	return cmd
 }
 

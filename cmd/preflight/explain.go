@@ -30,14 +30,14 @@ func explainCommand() *cobra.Command {
 		Use:   "explain [LOG|DIRECTORY|-] … [-H hostfile]",
 		Short: "Find the cause in the log of a job that died",
 		Long: `Read the log of a job that died and find the cause. explain prints the root cause first,
-with the lines that show it, what to do, and the check that finds it before the next
-launch. It lists follow-up errors and harmless messages separately.
+with the lines that show it and what to do. It also names the check that finds the problem
+before the next launch. It lists follow-up errors and harmless messages separately.
 
 Give one file, one file per node or rank, or a directory of logs. Files may be compressed
 with gzip, bzip2, xz or zstd. With -H or -w, explain also runs the checks that it names.
 
-Exit codes: 0 no known failure found, 1 a known cause was found or the program itself
-failed, 2 something failed for an unknown reason, or a log could not be read.`,
+Exit codes: 0 no known failure was found, 1 a known cause was found or the program itself
+failed, 2 something failed for an unknown reason or a log could not be read.`,
 		Example: `  preflight explain train.log
   deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
   preflight explain logs/w1.log logs/w2.log -H hostfile`,
@@ -75,7 +75,7 @@ failed, 2 something failed for an unknown reason, or a log could not be read.`,
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
 	judgeFlags(cmd, plainFormats)
-	cmd.Flags().Lookup("hostfile").Usage = "run the checks that the causes point to, on the nodes of this DeepSpeed hostfile"
+	cmd.Flags().Lookup("hostfile").Usage = "run the checks that explain names, on the nodes in this DeepSpeed hostfile"
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "python", "accelerator", "timeout", "format", "output", "verbose", "progress", "quiet")
 	return cmd
 }

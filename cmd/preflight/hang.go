@@ -17,18 +17,20 @@ func hangCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hang -H hostfile",
 		Short: "Find the missing ranks of a job that hangs",
-		Long: `Find out why a running job hangs, whichever launcher started it. hang reports
+		Long: `Find out why a running job hangs, whichever launcher started it. hang reports:
 
-  - nodes without a process of the job
-  - ranks with another master address, port, world size or run ID
-  - ranks that have exited, are stopped, get no answer, or are still compiling or loading
+  - nodes on which none of the job's processes is running
+  - ranks with a different master address, port, world size or run ID
+  - ranks that have exited or are stopped
+  - ranks that get no answer from the rendezvous
+  - ranks that are still compiling or loading
 
 hang reads only /proc and torch's build locks. It does not signal or trace any process. To
-see the ranks of another user, log in as that user or as root. --stacks prints Python
-stacks with py-spy, on nodes that have it, without stopping a process.
+see another user's ranks, log in as that user or as root. With --stacks, hang also prints
+Python stacks from nodes that have py-spy, without stopping any process.
 
-Exit codes: 0 no fault found (the job may just be slow), 1 a rank or node is missing or
-misconfigured, 2 could not tell, or no job was found.`,
+Exit codes: 0 no fault was found (the job may just be slow), 1 a rank or node is missing or
+misconfigured, 2 hang could not tell or found no job.`,
 		Example: `  preflight hang -H hostfile
   preflight hang -H hostfile --stacks
   preflight hang -w 'node[01-16]' --format json`,
@@ -54,7 +56,7 @@ misconfigured, 2 could not tell, or no job was found.`,
 	progressFlag(cmd.Flags())
 	formatFlag(cmd, plainFormats...)
 	cmd.Flags().BoolP("quiet", "q", false, "show no progress")
-	cmd.Flags().BoolVar(&stacks, "stacks", false, "show the Python stacks of the ranks in the answer, if their node has py-spy")
+	cmd.Flags().BoolVar(&stacks, "stacks", false, "also show the Python stacks of ranks on nodes that have py-spy")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "progress", "quiet", "stacks", "via", "in")
 	return cmd
 }

@@ -231,7 +231,7 @@ func commandHelp(w io.Writer, cmd *cobra.Command) {
 	}
 	switch {
 	case len(folded) > 2:
-		fmt.Fprintln(w, "\nFlags of the launch: preflight help flags")
+		fmt.Fprintln(w, "\nLaunch flags: preflight help flags")
 	case folded != nil:
 		fmt.Fprintf(w, "\nMore flags: %s\n", strings.Join(folded, ", "))
 	}
@@ -257,9 +257,9 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 
   flags    all flags
   launch   what preflight checks, and how to describe it
-  via      how preflight reaches the nodes, and which container it checks
-  limits   the values that the checks compare with
-  output   reports, and the files that preflight writes`,
+  via      how preflight connects to the nodes, and which container it checks
+  limits   the thresholds that the checks apply
+  output   the reports and other files that preflight writes`,
 		Args: arguments(0, 1, "takes one command or topic at most"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return helpNames(root), cobra.ShellCompDirectiveNoFileComp
@@ -300,7 +300,7 @@ func helpNames(root *cobra.Command) []string {
 // helpMarkdown writes docs/cli.md: all help as one page.
 func helpMarkdown(w io.Writer, root *cobra.Command) error {
 	var page bytes.Buffer
-	page.WriteString("# Command line\n\nThis page holds all of preflight's help: the commands, and every flag by topic.\n\n```sh\npreflight -h\n```\n")
+	page.WriteString("# Command line\n\nThis page contains the help texts of all preflight commands, and describes every flag by topic.\n\n```sh\npreflight -h\n```\n")
 	section := func(title string, write func(io.Writer)) {
 		var help bytes.Buffer
 		write(&help)

@@ -26,11 +26,11 @@ func initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init {-H hostfile | --from golden.json} [-o preflight.yaml]",
 		Short: "Write preflight.yaml from the nodes' current state",
-		Long: `Write a starter preflight.yaml, your team's requirements, from the nodes' current state.
-Versions, sizes and MTUs that are the same on all nodes become expectations. Values that
-differ between nodes are commented out. init never overwrites a file.
+		Long: `Write a starter preflight.yaml with your team's requirements, based on the nodes' current
+state. Versions, sizes and MTUs that are the same on all nodes become requirements. Values
+that differ between nodes are commented out. init never overwrites a file.
 
-Exit codes: 0 written, 2 not written.`,
+Exit codes: 0 the file was written, 2 the file was not written.`,
 		Example: `  preflight init -H hostfile
   preflight init --from golden.json -o preflight.yaml`,
 		Args: noArguments,
@@ -48,9 +48,9 @@ Exit codes: 0 written, 2 not written.`,
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
-	cmd.Flags().StringVar(&from, "from", "", "write it from this saved run, without contacting a node")
-	cmd.Flags().StringArrayP("output", "o", nil, "write to FILE, or - for standard output (default: preflight.yaml in the directory of the hostfile)")
-	cmd.Flags().BoolP("quiet", "q", false, "show no progress, and do not report the file")
+	cmd.Flags().StringVar(&from, "from", "", "write the file from this saved run, without contacting any node")
+	cmd.Flags().StringArrayP("output", "o", nil, "write to FILE, or to standard output if FILE is - (default: preflight.yaml in the hostfile's directory)")
+	cmd.Flags().BoolP("quiet", "q", false, "show neither progress nor a message about the file")
 	return cmd
 }
 

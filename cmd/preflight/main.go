@@ -123,8 +123,9 @@ func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of preflight and of its JSON schema",
-		Long:  `Show the version of preflight. With --format json, also show the schema of its JSON reports.`,
-		Args:  arguments(0, 0, "takes no arguments"),
+		Long: `Show preflight's version. With --format json, also show the schema version of its JSON
+reports.`,
+		Args: arguments(0, 0, "takes no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			this := versionOf{checks.Schema, Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			if cmd.Flag("format").Value.String() == "json" {

@@ -17,8 +17,8 @@ import (
 )
 
 func meetFlags(flags *pflag.FlagSet) {
-	flags.String("meet-listen", ":29400", "with --via meet: address that the nodes call; --timeout limits how long they may take")
-	flags.String("meet-token-file", "", "with --via meet: file with the token that the nodes share with preflight (default: $"+tokenVariable+")")
+	flags.String("meet-listen", ":29400", "with --via meet: address that the nodes must connect to within --timeout")
+	flags.String("meet-token-file", "", "with --via meet: file that contains the token shared by the nodes and preflight (default: $"+tokenVariable+")")
 }
 
 // meet listens for the nodes of a launch.

@@ -18,11 +18,11 @@ import (
 )
 
 func podFlags(flags *pflag.FlagSet) {
-	flags.String("namespace", "", "with --via kubectl: namespace of the pods (default: kubectl's)")
-	flags.String("context", "", "with --via kubectl: context in kubectl's configuration (default: the current one)")
-	flags.String("selector", "", "with --via kubectl: labels of the pods that are nodes, such as app=train")
-	flags.String("job", "", "with --via kubectl: what created the pods: job, pytorchjob, mpijob, jobset, leaderworkerset, podgroup or vcjob")
-	flags.String("container", "", "with --via kubectl: container that the ranks run in (default: the one that kubectl exec enters)")
+	flags.String("namespace", "", "with --via kubectl: the pods' namespace (default: kubectl's current namespace)")
+	flags.String("context", "", "with --via kubectl: kubectl context (default: the current context)")
+	flags.String("selector", "", "with --via kubectl: label selector for the pods to check, such as app=train")
+	flags.String("job", "", "with --via kubectl: the pods' owner; KIND is job, pytorchjob, mpijob, jobset, leaderworkerset, podgroup or vcjob")
+	flags.String("container", "", "with --via kubectl: the ranks' container (default: the container that kubectl exec enters)")
 }
 
 // askForPods asks the cluster for the pods. They are also the hosts of the launch, unless something

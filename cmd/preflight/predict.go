@@ -19,13 +19,19 @@ import (
 func predictCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict [flags] [-- deepspeed … train.py …]",
-		Short: "Show which ranks would run where; contacts no node",
-		Long: `Show what a launch would do: which ranks run on which nodes and devices, where they
-meet, with which interpreter, directory and variables, and the exact command that
-DeepSpeed would execute. predict reads the launch as the DeepSpeed on this machine
-does, or as the release that --deepspeed-version names. It contacts no node.
+		Short: "Show where each rank would run, without contacting any node",
+		Long: `Show what a launch would do, without contacting any node. predict shows:
 
-Exit codes: 0 predicted, 2 DeepSpeed would refuse the launch, or it cannot be read.`,
+  - which ranks would run on which nodes and devices
+  - the address where the ranks would meet
+  - the interpreter, directory and variables that they would use
+  - the exact command that DeepSpeed would execute
+
+predict reads the launch in the same way as the DeepSpeed release on the launching machine,
+or as the release that --deepspeed-version names.
+
+Exit codes: 0 the launch was predicted, 2 DeepSpeed would refuse the launch, or the launch
+cannot be read.`,
 		Example: `  preflight predict -H hostfile --include w1@w2:0,1
   preflight predict -- deepspeed --hostfile hostfile train.py --deepspeed ds.json
   preflight predict --format json -- deepspeed --hostfile hostfile train.py`,

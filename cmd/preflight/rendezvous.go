@@ -24,17 +24,25 @@ func rendezvousCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rendezvous HOST:PORT [-H hostfile]",
 		Short: "Test the address where the ranks meet",
-		Long: `Test the address where the ranks meet. rendezvous reports whether nothing listens there,
-a firewall is in the way, another service answers, or a torch store, and which version.
-With a hostfile, every node does the same test. It also reports how it resolves the name,
-which interface it uses, and which processes of the job run there (see preflight hang).
+		Long: `Test the address where the ranks meet. rendezvous reports one of these
+results:
 
-rendezvous reads how many ranks have joined, according to torch's own counters, and when
-each torchrun launcher last reported. It never changes the store. If another preflight is
-using the port, it waits for that one to finish.
+  - nothing listens at the address
+  - a firewall blocks the address
+  - a torch store answers, with the version that it has
+  - another service answers
 
-Exit codes: 0 a store answers everywhere, 1 it does not answer everywhere or ranks of the
-job are missing, 2 could not tell.`,
+With a hostfile, every node runs the same test. Each node also reports how it resolves the
+name, which interface it uses, and which of the job's processes it runs (see preflight
+hang).
+
+rendezvous reads from torch's own counters how many ranks have joined, and when each
+torchrun launcher last reported. It never changes the store. If another preflight is using
+the port, rendezvous waits until that other preflight has finished.
+
+Exit codes: 0 a torch store answers every machine that tests the address, 1 the store does
+not answer every machine or some of the job's ranks are missing, 2 rendezvous could not
+tell.`,
 		Example: `  preflight rendezvous w1:29500
   preflight rendezvous w1:29500 -H hostfile`,
 		ValidArgsFunction: completeEndpoint,

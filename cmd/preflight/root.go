@@ -37,12 +37,12 @@ func rootCommand() *cobra.Command {
 		Use:   "preflight [-H hostfile | -- deepspeed … train.py …]",
 		Short: "Check a multi-node training launch before you start it",
 		Long: `preflight checks the nodes of a multi-node launch and reports which node is broken,
-why, and how to fix it. Without arguments it checks the nodes of the Slurm job, of
-./hostfile or of /job/hostfile. With a command after "--" it checks exactly that command,
-and starts it if all is well.
+why, and how to fix it. Without arguments, it checks the Slurm job's nodes, or the nodes
+in ./hostfile or /job/hostfile. With a command after "--", it checks exactly that command,
+and starts the command if all is well.
 
-Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
-2 could not tell or could not run.`,
+Exit codes: 0 ready (warnings are allowed unless --strict is set), 1 a check failed,
+2 preflight could not tell or could not run.`,
 		Example: `  preflight -H hostfile
   preflight -H hostfile --include 'w1:0,1@w2:0,1' --accelerator cpu
   preflight -w 'node[01-16]' --only ssh-reach,ssh-login
@@ -56,7 +56,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 		RunE:              launching(judgeFleet),
 	}
 	root.SetGlobalNormalizationFunc(bothSpellings)
-	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml in the directory of the hostfile, else in your configuration directory)")
+	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml in the hostfile's directory, else in your configuration directory)")
 	launchFlags(root.Flags())
 	drillFlags(root.Flags())
 	judgeFlags(root, formats.Names())
@@ -64,7 +64,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	progressFlag(root.Flags())
 	baselineFlag(root.Flags())
 	root.Flags().Bool("dry-run", false, "check the command after \"--\", but do not start it")
-	root.Flags().String("write-env", "", "write the variables that this run proved to work, in the format of .deepspeed_env")
+	root.Flags().String("write-env", "", "write the variables that worked in this run, in .deepspeed_env format")
 	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), hangCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), manCommand(), initCommand(), factsCommand(), versionCommand(), agentCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if err = flagError(c, err); errors.As(err, new(*usage.Error)) {

@@ -65,7 +65,7 @@ func readOnce(one, other string) error {
 }
 
 func baselineFlag(flags *pflag.FlagSet) {
-	flags.String("baseline", "", "report what has changed since this snapshot (check drift)")
+	flags.String("baseline", "", "report what has changed since this snapshot (the drift check)")
 }
 
 // baseline reads the file that drift compares with. It returns nil if no file is named. It leaves
@@ -112,9 +112,9 @@ func judgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "judge FILE",
 		Short: "Check a saved run again, offline",
-		Long: `Check a saved run again with the checks, limits and policy of today. judge contacts no node.
+		Long: `Check a saved run again with the current checks, limits and policy. judge contacts no node.
 
-Exit codes: 0 ready, 1 a check failed, 2 could not tell.`,
+Exit codes: 0 the nodes are ready, 1 a check failed, 2 judge could not tell.`,
 		Example: `  preflight judge run.json
   preflight judge run.json -o report.html`,
 		Args: arguments(1, 1, "needs one file"),
@@ -197,13 +197,15 @@ func diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
 		Short: "Compare two saved runs",
-		Long: `Compare two saved runs, fact by fact: nodes that were added or removed, and every value
-that has changed. diff leaves out values that change by themselves, such as load and free
-memory. It names the facts that only one of the runs has, and does not compare them.
+		Long: `Compare two saved runs, fact by fact. diff reports nodes that were added or removed, and
+every value that has changed. It leaves out values that change on their own, such as load
+and free memory. If only one of the runs has a fact, diff names the fact but does not
+compare it.
 
-Exit codes: 0 nothing changed, 1 something changed, 2 could not compare: a file is not
-a saved run, or some facts are missing and the others have not changed. Facts that the first
-run did not look for (GPUs, with --accelerator cpu) do not count as missing.`,
+Exit codes: 0 nothing changed, 1 something changed, 2 diff could not compare the runs.
+diff exits with 2 if a file is not a saved run, or if facts are missing and nothing else
+has changed. Facts that the first run did not look for do not count as missing. For
+example, a run with --accelerator cpu does not look for GPUs.`,
 		Args: arguments(2, 2, "needs two files"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := readOnce(args[0], args[1]); err != nil {

@@ -17,12 +17,12 @@ import (
 )
 
 func slurmFlags(flags *pflag.FlagSet) {
-	flags.String("jobid", "", "check the nodes of this Slurm job, one of your running jobs (default: the job you are in)")
-	flags.String("callback", "", "with --via srun: address of this machine that the agents call (default: any address, a port of Slurm's SrunPortRange)")
-	flags.String("container-image", "", "with --via srun: passed to srun (pyxis); the first import of the image counts towards --timeout")
-	flags.String("container-name", "", "with --via srun: passed to srun (pyxis)")
-	flags.String("container-mounts", "", "with --via srun: passed to srun (pyxis)")
-	flags.String("container-workdir", "", "with --via srun: passed to srun (pyxis)")
+	flags.String("jobid", "", "check the nodes of this Slurm job, which must be a running job of yours (default: the job you are in)")
+	flags.String("callback", "", "with --via srun: address that the agents connect to (default: any local address, with a port from Slurm's SrunPortRange)")
+	flags.String("container-image", "", "with --via srun: image to pass to srun (pyxis); its first import counts towards --timeout")
+	flags.String("container-name", "", "with --via srun: container name to pass to srun (pyxis)")
+	flags.String("container-mounts", "", "with --via srun: mounts to pass to srun (pyxis)")
+	flags.String("container-workdir", "", "with --via srun: working directory to pass to srun (pyxis)")
 }
 
 // slurmJob checks the value of --jobid.

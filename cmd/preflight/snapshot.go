@@ -33,15 +33,18 @@ func snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot {-H hostfile | -- deepspeed … train.py …} -o golden.json",
 		Short: "Save the facts of every node",
-		Long: `Save the facts of every node, to check them or compare them with later ones.
+		Long: `Save the facts of every node. You can check a snapshot later, or compare it with a later
+run.
 
-With --accept, the file of -o is an existing baseline. snapshot updates only the facts
-that you name, on the nodes of this command (-w, -i), shows each value before and after,
-and writes the file normalized. If one of the facts has not changed, it writes nothing.
+With --accept, the -o file must be an existing baseline. snapshot updates only the facts
+that you name, on the nodes that you select (-w, -i). It shows each value before and
+after, and writes the file in normalized form. If even one of the facts that you name has
+not changed, snapshot writes nothing at all.
+
 --accept takes a fact (host.kernel), a group of facts (net.interfaces.eth0) or a topic:
 ` + strings.Join(wrap(strings.Join(agreement.TopicNames(), ", "), 88), "\n") + `.
 
-Exit codes: 0 written, 2 not written, or some nodes are missing.`,
+Exit codes: 0 the snapshot was written, 2 it was not written or lacks some nodes.`,
 		Args: commandOnly,
 		RunE: launching(func(cmd *cobra.Command, config Config, command []string) error {
 			config.Format = "json"
@@ -84,9 +87,9 @@ Exit codes: 0 written, 2 not written, or some nodes are missing.`,
 	drillFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
 	cmd.Flags().StringArrayP("output", "o", nil, "write the snapshot to FILE (default: standard output)")
-	cmd.Flags().BoolP("quiet", "q", false, "show no progress, and do not report the file")
+	cmd.Flags().BoolP("quiet", "q", false, "show neither progress nor a message about the file")
 	accepted.flags(cmd)
-	cmd.Flags().BoolVar(&normalize, "normalize", false, "leave out values that change by themselves, and sort: a file to commit and review")
+	cmd.Flags().BoolVar(&normalize, "normalize", false, "leave out values that change on their own, and sort the rest, so that you can commit and review the file")
 	return cmd
 }
 

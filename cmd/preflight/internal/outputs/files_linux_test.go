@@ -117,7 +117,7 @@ func TestNoPageOnATerminal(t *testing.T) {
 	} {
 		all := Of(c.format, "-o", c.values)
 		err := Writable(all, Run(), nil, true)
-		if refused := err != nil && strings.Contains(err.Error(), "a page of HTML"); refused != c.refuse {
+		if refused := err != nil && strings.Contains(err.Error(), "an HTML page"); refused != c.refuse {
 			t.Errorf("--format %s -o %q: %v", c.format, c.values, err)
 		}
 		if err := Writable(all, Run(), nil, false); err != nil {
