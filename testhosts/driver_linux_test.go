@@ -128,16 +128,18 @@ func TestSetDriver(t *testing.T) {
 // Every scenario can be set, and leaves nothing behind when it is undone.
 func TestScenariosLeaveNothing(t *testing.T) {
 	w1 := raise(t, 1).Nodes[0]
+	// names prints the names of the node's own processes: all nodes and this machine share one /proc.
+	const names = `for p in /proc/[0-9]*; do [ "$(readlink $p/ns/net)" = "$(readlink /proc/self/ns/net)" ] && cat $p/comm; done 2>/dev/null`
 	look := func() string {
 		t.Helper()
-		seen, err := w1.Run(t.Context(), "/bin/sh", "-c", "cat /proc/1/mountinfo | cut -d' ' -f4-; ls /dev /usr/bin /sys/devices /sys/module /proc/driver /run /etc; cat /proc/[0-9]*/comm | grep -c -e fabric -e sleep")
+		seen, err := w1.Run(t.Context(), "/bin/sh", "-c", "cat /proc/1/mountinfo | cut -d' ' -f4-; ls /dev /usr/bin /sys/devices /sys/module /proc/driver /run /etc; { "+names+"; } | grep -c -e fabric -e sleep")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return seen
 	}
 	// The first process of a machine sleeps when the rest of the machine is up.
-	if _, err := w1.Run(t.Context(), "/bin/sh", "-c", `until grep -q sleep /proc/[0-9]*/comm; do :; done`); err != nil {
+	if _, err := w1.Run(t.Context(), "/bin/sh", "-c", "until { "+names+"; } | grep -q sleep; do :; done"); err != nil {
 		t.Fatal(err)
 	}
 	before := look()

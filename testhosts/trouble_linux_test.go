@@ -127,7 +127,7 @@ func TestPut(t *testing.T) {
 
 func TestHideWhatIsNotThere(t *testing.T) {
 	c := raise(t, 1)
-	if _, err := c.Nodes[0].Hide("/nowhere/at/all"); err == nil || !strings.Contains(err.Error(), "w1: there is no /nowhere/at/all to hide") {
+	if _, err := c.Nodes[0].Hide("/nowhere/at/all"); err == nil || !strings.Contains(err.Error(), "w1: /nowhere/at/all does not exist") {
 		t.Errorf("got %v", err)
 	}
 }
