@@ -85,8 +85,8 @@ func stacks(t *testing.T, cluster *testhosts.Cluster) {
 	out, _ := cmd.Output() // the exit code is that of the answer
 	shown := regexp.MustCompile(`pid [0-9]+|Thread [0-9]+`).ReplaceAllString(string(out), "N")
 	for _, want := range []string{
-		"  stack  rank 4 on w3 (N)\n           py-spy is not installed there\n",
-		"  stack  rank 6 on w4 (N)\n           N (idle): \"MainThread\"\n               wait \\x1b[2J(train.py:7)\n",
+		"stack      rank 4 on w3 (N)\n              py-spy is not installed there\n",
+		"stack      rank 6 on w4 (N)\n              N (idle): \"MainThread\"\n                  wait \\x1b[2J(train.py:7)\n",
 	} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("want\n%s\nin\n%s", want, out)
@@ -98,7 +98,7 @@ func stacks(t *testing.T, cluster *testhosts.Cluster) {
 }
 
 // ages are ages of processes, which differ from run to run.
-var ages = regexp.MustCompile(`(since|started|start|time) [0-9.]+ (ms|s|min)`)
+var ages = regexp.MustCompile(`(since|started|start|time|for) [0-9.]+ (ms|s|min)`)
 
 func ageless(answer string) string { return ages.ReplaceAllString(answer, "$1 A") }
 

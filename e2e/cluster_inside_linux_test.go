@@ -47,16 +47,16 @@ func TestInside(t *testing.T) {
 		plant map[string]plant
 		words []string
 		want  []string
-		fixes string // expected in a fix of one of the findings
+		fixes string // expected in a fix or a note of one of the findings
 		exit  int
 	}{
 		{"the nodes themselves", nil, nil, []string{}, "", 0},
 		{"the nodes, for a python that is inside", nil, []string{"--python", testhosts.ImagePython}, []string{"fail python-same [w1 w2 w3 w4]", "warn runs-inside [w1 w2 w3 w4]"}, "--in 'podman exec -i train-w1'", 1},
-		{"inside", nil, []string{"--in", in}, small, "podman run --shm-size=1g …", 0},
+		{"inside", nil, []string{"--in", in}, small, "podman run --shm-size=1g", 0},
 		{"inside, with its own python", nil, []string{"--in", in, "--python", testhosts.ImagePython}, small, "podman run --ulimit nofile=", 0},
-		{"logins that land inside", map[string]plant{"w2": lands, "w4": lands}, nil, []string{"warn shm-size [w2 w4]", "warn open-files-limit [w2 w4]"}, "podman run --shm-size=1g …", 0},
+		{"logins that land inside", map[string]plant{"w2": lands, "w4": lands}, nil, []string{"warn shm-size [w2 w4]", "warn open-files-limit [w2 w4]"}, "podman run --shm-size=1g", 0},
 		{"some of the nodes", nil, []string{"--config", policy}, []string{"warn shm-size [w1 w2]", "warn open-files-limit [w1 w2]"}, "podman run", 0},
-		{"one has ended", map[string]plant{"w3": stop}, []string{"--in", in, "--only", "container-enter"}, []string{"fail container-enter [w3]"}, "ssh w3 podman start NAME", 1},
+		{"one has ended", map[string]plant{"w3": stop}, []string{"--in", in, "--only", "container-enter"}, []string{"fail container-enter [w3]"}, "ssh -n w3 podman start NAME", 1},
 		{"nothing of the name", nil, []string{"--in", "podman exec -i train", "--only", "container-enter"}, []string{"fail container-enter [w1 w2 w3 w4]"}, "podman ps -a", 1},
 		{"no engine", nil, []string{"--in", "nerdctl exec -i train", "--only", "container-enter"}, []string{"fail container-enter [w1 w2 w3 w4]"}, "echo $PATH", 1},
 		{"-i forgotten", nil, []string{"--in", strings.Replace(in, "-i ", "", 1), "--only", "container-enter"}, []string{"fail container-enter [w1 w2 w3 w4]"}, "podman exec -i train", 1},
@@ -74,7 +74,7 @@ func TestInside(t *testing.T) {
 			}
 			var fixes []string
 			for _, f := range report.Findings {
-				fixes = append(fixes, f.Fix...)
+				fixes = slices.Concat(fixes, f.Fix, f.Notes)
 			}
 			if !strings.Contains(strings.Join(fixes, "\n"), test.fixes) {
 				t.Errorf("no fix has %q: %q", test.fixes, fixes)

@@ -30,7 +30,7 @@ func TestSbatch(t *testing.T) {
 	}{
 		{"train.sbatch", "all are good", nil, "0:0", []string{"PASS", "started with ['--hostfile', 'preflight-JOB/good', '--num_nodes', '4', 'train.py', '--deepspeed', 'ds.json']"}},
 		{"train.sbatch", "one to spare", []string{"w2"}, "0:0", []string{"FAIL  python-same  w2", "started with ["}},
-		{"train.sbatch", "too few", []string{"w2", "w5"}, "1:0", []string{"train.sbatch: 3 good nodes, 4 needed; not good: w2 w5"}},
+		{"train.sbatch", "too few", []string{"w2", "w5"}, "1:0", []string{"train.sbatch: 4 good nodes needed, 3 found; not good: w2 w5"}},
 		{"train-srun.sbatch", "all are good", nil, "0:0", []string{"PASS", "a rank's torchrun: --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint w1:29500 --rdzv-id JOB train.py"}},
 		{"train-srun.sbatch", "one is not", []string{"w2"}, "1:0", []string{"FAIL  python-same  w2"}},
 	} {

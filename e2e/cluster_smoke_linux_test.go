@@ -101,7 +101,7 @@ func TestSmokeByTorch(t *testing.T) {
 		for _, node := range cluster.Nodes {
 			plantOn(t, cluster, node.Name, faulty("lack import"))
 		}
-		wantSmoke(t, cluster, judgeSmoke(t), smoke.Torch, []string{"unknown gpu-computes [w1 w2 w3 w4]"}, []string{"import torch: ModuleNotFoundError", "by --python"})
+		wantSmoke(t, cluster, judgeSmoke(t), smoke.Torch, []string{"unknown gpu-computes [w1 w2 w3 w4]"}, []string{"import torch: ModuleNotFoundError", "with --python"})
 	})
 	t.Run("healthy", func(t *testing.T) {
 		wantSmoke(t, cluster, judgeSmoke(t), smoke.Torch, []string{}, nil)

@@ -44,6 +44,7 @@ func judgePython(view checks.View) []checks.Finding {
 				Summary:  summary,
 				Got:      python.Problem,
 				Want:     want,
+				Covers:   []string{"python"},
 				WouldSee: fmt.Sprintf("{node}: bash: line 1: %s: No such file or directory, then: {node}: ssh exited with exit code 127", python.Path),
 				Remedy:   append([]fix.Command{look.As(fix.Look)}, copyFix(ranks.Answering(view), func(*facts.Node) bool { return true })...),
 			})
@@ -53,6 +54,7 @@ func judgePython(view checks.View) []checks.Finding {
 				Summary:  python.Path + " exists but does not work",
 				Got:      python.Problem,
 				Want:     "an interpreter that starts",
+				Covers:   []string{"python"},
 				WouldSee: "the launch ends on this node with the interpreter's own error",
 				Remedy: []fix.Command{
 					fix.On("%s -V", fix.Path(python.Path)).As(fix.Look),
