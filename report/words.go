@@ -352,7 +352,11 @@ func (w Words) withoutUnreached() string {
 	if len(names) == 0 || passed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s: %s passed on the other %s only", w.briefly(names), text.Plural(passed, "check"), text.Plural(w.fleet-len(names), "node"))
+	others := "node"
+	if reached := w.fleet - len(names); reached > 1 {
+		others = text.Plural(reached, "node")
+	}
+	return fmt.Sprintf("%s: %s passed on the other %s only", w.briefly(names), text.Plural(passed, "check"), others)
 }
 
 // Usable returns the nodes that a launch could use now, as --good-hosts lists them. It returns ""

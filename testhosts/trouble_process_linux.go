@@ -52,15 +52,20 @@ func (n *Node) ChangeHostKey() (Undo, error) {
 	if err != nil {
 		return nil, err
 	}
-	private, _, err := other.files(n.Name)
+	private, public, err := other.files(n.Name)
 	if err != nil {
 		return nil, err
 	}
-	restore, err := n.edit("/etc/ssh/ssh_host_ed25519_key", func(string) string { return string(private) })
+	const name = "/etc/ssh/ssh_host_ed25519_key"
+	restore, err := n.edit(name, func(string) string { return string(private) })
 	if err != nil {
 		return nil, err
 	}
-	return func() error { return errors.Join(restore(), n.reloadSSHD()) }, n.reloadSSHD()
+	restorePublic, err := n.edit(name+".pub", func(string) string { return string(public) })
+	if err != nil {
+		return restore, err
+	}
+	return func() error { return errors.Join(restore(), restorePublic(), n.reloadSSHD()) }, n.reloadSSHD()
 }
 
 // reloadSSHD makes sshd read its configuration again, and returns when it listens.

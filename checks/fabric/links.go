@@ -124,7 +124,7 @@ func (p ports) down() []checks.Finding {
 		}
 	}
 	return portFindings(p.nodes, down, ", ", checks.Finding{
-		Summary:  "ports are down that are up on other nodes",
+		Summary:  "some ports are down, but up on other nodes",
 		Want:     "ACTIVE LinkUp",
 		WouldSee: "NET/IB : Got async event : port error, or TCP from this node only",
 		Remedy: []fix.Command{

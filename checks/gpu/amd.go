@@ -41,7 +41,7 @@ var amdCommands = map[string]fix.Command{
 	unroled(listGPUs):    fix.On("amd-smi list; lspci -d 1002:   # shows whether one is missing"),
 	unroled(listSome):    fix.On("amd-smi list   # shows whether one is missing"),
 	unroled(listModels):  fix.On("amd-smi static --asic"),
-	unroled(onBus):       fix.On("lspci -d 1002:   # shows whether the bus has any"),
+	unroled(onBus):       fix.On("lspci -d 1002:   # lists AMD devices; no output means that there are none"),
 	unroled(driverLog):   amdLog,
 	unroled(showECC):     fix.On("amd-smi metric --ecc --ecc-blocks --gpu {gpus}   # replace the GPU if errors return"),
 	unroled(showRefused): fix.On("amd-smi metric --ecc --gpu {gpus}   # shows whether it persists"),

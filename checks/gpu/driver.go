@@ -157,7 +157,7 @@ func closedDevices(node *facts.Node) (findings []checks.Finding) {
 	inContainer := ranks.ContainerOf(node) != ""
 	if missing != nil && (inContainer || !node.GPU.Modprobe) {
 		f := checks.Finding{
-			Summary: "device nodes of the driver, or their module, are missing", Got: strings.Join(missing, ", "), WouldSee: unknownCUDA,
+			Summary: "the driver's device nodes, or the kernel module that serves them, are missing", Got: strings.Join(missing, ", "), WouldSee: unknownCUDA,
 			Remedy: orStartWithGPUs(node, fix.On("sudo modprobe nvidia_uvm"), fix.On("sudo nvidia-modprobe -u -c=0").As(fix.Then)),
 		}
 		if !inContainer {

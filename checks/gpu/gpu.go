@@ -127,7 +127,7 @@ var (
 	resetGPUs = fix.On("sudo nvidia-smi --gpu-reset   # all GPUs, because NVLink connects them, when no process uses any; otherwise reboot the node")
 
 	listGPUs = fix.On("nvidia-smi -L; lspci -d 10de:   # shows whether one is missing").As(fix.Look)
-	onBus    = fix.On("lspci -d 10de:   # shows whether the bus has any").As(fix.Look)
+	onBus    = fix.On("lspci -d 10de:   # lists NVIDIA devices; no output means that there are none").As(fix.Look)
 
 	// rebootNode ends every job on the node, including those of other users.
 	rebootNode = fix.On("sudo reboot   # when no job runs there").As(fix.Or)

@@ -103,7 +103,7 @@ var refusedCalls = []cardRule{{checks.Finding{
 	Summary:  "the driver cannot report some values of a GPU",
 	Want:     "an answer to every call",
 	Remedy:   []fix.Command{showRefused, xidLog, fix.Note("if it persists, reset the GPU; have the GPU checked if it does not compute")},
-	WouldSee: "usually nothing: a value is missing in monitoring",
+	WouldSee: "usually nothing; a value is missing from your monitoring",
 }, func(_ *facts.Node, card *facts.Card) string {
 	if whyUnusable(card) != nil {
 		return ""
@@ -291,7 +291,7 @@ func eccRules(common map[string]int64) []cardRule {
 		Summary:  "the ECC mode and the memory size of a GPU change at the next reset",
 		Want:     "no pending change",
 		Remedy:   []fix.Command{resetGPU},
-		WouldSee: "nothing now; after a reboot during training, another GPU memory size",
+		WouldSee: "nothing now; after a reboot during training, the GPU has a different memory size",
 	}, func(_ *facts.Node, card *facts.Card) string {
 		onOff := map[bool]string{true: "on", false: "off"}
 		now := valueOf(card.ECC)

@@ -122,7 +122,7 @@ func unlikePeers(nodes []*facts.Node) (findings []checks.Finding) {
 			findings = append(findings, checks.Finding{
 				Nodes:   []string{node.Name},
 				Summary: "the IMEX service does not list all nodes of this launch",
-				Got:     fmt.Sprintf("%s listed, without an address of %s", counted{int64(len(node.GPU.IMEX.Peers)), "machine"}, strings.Join(unknown, ", ")),
+				Got:     fmt.Sprintf("%s listed, but no address of %s is among them", counted{int64(len(node.GPU.IMEX.Peers)), "machine"}, strings.Join(unknown, ", ")),
 				Want:    "every machine of the NVLink domain in nodes_config.cfg",
 				Remedy:  []fix.Command{lists, again, edit},
 			})

@@ -85,7 +85,7 @@ func nvLinkRules(up, speed map[string]int64) []cardRule {
 		return downLinks(card, int64(card.NVLinks.Count))
 	}}, {checks.Finding{
 		Verdict: checks.Warn,
-		Summary: "NVLinks are down that are up on other GPUs of the model",
+		Summary: "some NVLinks are down, but up on other GPUs of the same model",
 		Want:    "as many active links as on most GPUs of the model",
 		Remedy:  []fix.Command{showLinks, showFaults, fix.Note("check bridges, boards and cables")},
 	}, func(_ *facts.Node, card *facts.Card) string { return downLinks(card, up[card.Name]) }}, {checks.Finding{

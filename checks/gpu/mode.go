@@ -224,7 +224,7 @@ func powerLimit(common map[string]int64, cards []*facts.Card) []cardRule {
 	}
 	rule := cardRule{checks.Finding{
 		Summary: "the power limit of GPUs is lower than on others or by default",
-		Want:    "the default limit, and the same on all GPUs of a model",
+		Want:    "the default power limit, identical on all GPUs of a model",
 		Remedy:  []fix.Command{fix.On("nvidia-smi -q -d POWER -i {gpus}").As(fix.Look)},
 	}, func(_ *facts.Node, card *facts.Card) string {
 		watts, source := rightLimit(card, common)

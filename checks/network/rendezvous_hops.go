@@ -210,7 +210,7 @@ func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 func (g meeting) misled(node *facts.Node) checks.Finding {
 	return checks.Finding{
 		Nodes:    []string{node.Name},
-		Summary:  fmt.Sprintf("resolves the master address %s to another machine than %s", g.host, g.server.Name),
+		Summary:  fmt.Sprintf("resolves the master address %s to a machine other than %s", g.host, g.server.Name),
 		Got:      strings.Join(g.part(node).Addresses, " "),
 		Want:     nccl.PeerAddress(g.server).Address,
 		WouldSee: g.timedOut(),

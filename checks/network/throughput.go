@@ -93,7 +93,7 @@ func belowTheirSpeed(senders []*facts.Node) checks.Finding {
 	link := slowest.Throughput
 	f := checks.Finding{
 		Summary: "all links carry less than half of the speed of their interfaces",
-		Got:     fmt.Sprintf("%s of %s on %s of %s, the slowest", text.BitRate(link.Rate), text.BitRate(float64(linkSpeed(slowest))), link.Interface, slowest.Name),
+		Got:     fmt.Sprintf("slowest link: %s out of %s, on %s of %s", text.BitRate(link.Rate), text.BitRate(float64(linkSpeed(slowest))), link.Interface, slowest.Name),
 		Want:    fmt.Sprintf("%s or more", text.BitRate(min(float64(linkSpeed(slowest)), easily)/2)),
 		Remedy: []fix.Command{
 			fix.On("ip -s -s link show dev %s; ip -d link show dev %[1]s | grep -o 'mtu [0-9]*'   # errors and drops; the MTU: 9000 if the switches allow it", fix.Name(link.Interface)).As(fix.Look),
