@@ -16,9 +16,9 @@ var textFiles embed.FS
 
 // Text is the documentation of a check.
 type Text struct {
-	Title    string // completes "passes when"
+	Title    string // completes the sentence "Passes when …"
 	Parts    []Part // in the order of Headings
-	WouldSee string // the message that training would have ended with
+	WouldSee string // the message with which training would have failed
 }
 
 // Part is one section of the documentation of a check.
@@ -27,10 +27,11 @@ type Part struct {
 	Body    string // Markdown, each paragraph and each list item on one line
 }
 
-// Headings are the sections that the page of a check may have. Only Settings may be missing.
+// Headings lists the sections that the page of a check may have. Only Settings may be missing.
 var Headings = []string{"Checks", "Fails or warns when", "Fix", "Settings"}
 
-// textMarks surround the ID, the title, the parts and the would-see block of a page.
+// textMarks holds the texts before and after the ID, the title, the parts and the would-see block
+// of a page.
 var textMarks = []string{"# ", "\n\nPasses when ", ".\n\n", "\n\n## Would see\n\n```text\n", "\n```\n"}
 
 // texts returns the text of every check by its ID. The pages are parsed on first use.
@@ -88,7 +89,7 @@ func parseText(page string) (id string, t Text, err error) {
 	return pieces[1], t, nil
 }
 
-// unwrap returns Markdown with each paragraph and each list item on one line.
+// unwrap returns the Markdown text with each paragraph and each list item joined into one line.
 func unwrap(markdown string) string {
 	var out strings.Builder
 	for i, line := range strings.Split(markdown, "\n") {
@@ -104,5 +105,5 @@ func unwrap(markdown string) string {
 	return out.String()
 }
 
-// Text returns the documentation of the check, the zero Text if there is none.
+// Text returns the documentation of the check, or the zero Text if there is none.
 func (c Check) Text() Text { return texts()[c.ID] }

@@ -16,12 +16,12 @@ import (
 	"preflight/internal/text"
 )
 
-// Changes compares two runs over a fleet, node by node in the order of the later run, the launching
-// machine last. Volatile facts and sections that only one of the runs saw are left out; [Unseen]
-// returns those sections.
+// Changes compares two runs over a fleet, node by node in the order of the later run. The launching
+// machine comes last. Changes leaves out volatile facts and sections that only one of the runs saw;
+// [Unseen] returns those sections.
 //
 // Facts that differ between nodes by nature are compared with the same node's earlier value, except
-// for those of [NeverCompared].
+// for the facts of [NeverCompared].
 func Changes(before, after facts.Fleet) []checks.Change {
 	changes := []checks.Change{}
 	was := earlier(before.Nodes, after.Nodes)
@@ -56,8 +56,8 @@ func otherName(was, is string) checks.Change {
 	return checks.Change{Node: is, Fact: "name", Before: quoted(was), After: quoted(is)}
 }
 
-// headChanges returns the changes of the launchers on the launching machine. If it is another
-// machine than before, as with most CI runners, there is nothing to compare.
+// headChanges returns the changes of the launchers on the launching machine. It returns nothing if
+// the two runs used different launching machines, as most CI runs do.
 func headChanges(before, after *facts.Node) []checks.Change {
 	if !sameMachine(before, after) {
 		return nil
@@ -70,12 +70,12 @@ func sameMachine(before, after *facts.Node) bool {
 	return before != nil && after != nil && idOf(before) != "" && idOf(before) == idOf(after)
 }
 
-// earlier returns what every node was before, by its current name: the node with the same name or,
-// if there was none, the machine with the same ID whose old name is no longer used. A new node has
-// no entry.
+// earlier returns the node of the earlier run for every node of the later run, by its current name.
+// That is the node with the same name. If there was none, it is the machine with the same ID whose
+// old name is no longer used. A new node has no entry.
 func earlier(before, after []facts.Node) map[string]*facts.Node {
 	was, now := byName(before), byName(after)
-	nameless := map[string][]*facts.Node{} // machines by ID whose name no node has now
+	nameless := map[string][]*facts.Node{} // machines whose earlier name no node has now, by their ID
 	for i := range before {
 		if id := idOf(&before[i]); id != "" && now[before[i].Name] == nil {
 			nameless[id] = append(nameless[id], &before[i])
@@ -83,7 +83,7 @@ func earlier(before, after []facts.Node) map[string]*facts.Node {
 	}
 	for i := range after {
 		name := after[i].Name
-		// Machines made from one image may share an ID, which then identifies none of them.
+		// Machines made from one image may share an ID. The ID then identifies none of them.
 		if former := nameless[idOf(&after[i])]; was[name] == nil && len(former) == 1 {
 			was[name] = former[0]
 			delete(nameless, idOf(&after[i]))
@@ -93,7 +93,7 @@ func earlier(before, after []facts.Node) map[string]*facts.Node {
 	return was
 }
 
-// gone returns the names of the earlier nodes that are no node any more. was is the result of
+// gone returns the names of the earlier nodes that are no longer in the fleet. was is the result of
 // [earlier].
 func gone(before []facts.Node, was map[string]*facts.Node) (names []string) {
 	kept := map[string]bool{}
@@ -132,7 +132,7 @@ func byName(nodes []facts.Node) map[string]*facts.Node {
 	return named
 }
 
-// standing describes how far the login to a node got.
+// standing describes how far the login to a node progressed.
 func standing(node *facts.Node) string {
 	cause := ""
 	if node.SSH != nil && node.SSH.Cause != "" {
@@ -150,12 +150,12 @@ func standing(node *facts.Node) string {
 func quoted[Words string | []string](words Words) json.RawMessage {
 	text, err := json.Marshal(words)
 	if err != nil {
-		panic("checks: " + err.Error()) // strings always encode
+		panic("checks: " + err.Error()) // cannot happen: a string can always be encoded
 	}
 	return text
 }
 
-// machineID is the fact that tells machines with the same name apart.
+// machineID is the fact that distinguishes machines with the same name.
 const machineID = "host.machine_id"
 
 func changesOf(was, is *facts.Node) []checks.Change {
@@ -169,7 +169,7 @@ func changesOf(was, is *facts.Node) []checks.Change {
 		entries := whollyMoved(was, is, section, paths)
 		for path := range paths {
 			asked := compare.IsLookup(path) && (before[path] == "" || after[path] == "")
-			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // empty before, and gone together with its entry
+			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // a value that was empty before and disappeared together with its entry
 			if before[path] == after[path] || blank || asked || !was.Records(path) || !is.Records(path) || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
 				continue
 			}
@@ -214,15 +214,15 @@ func valuesOf(node, other *facts.Node, section facts.Section) map[string]string 
 	return values
 }
 
-// byBoot matches devices that the kernel numbers in the order of discovery.
+// byBoot matches devices that the kernel numbers in the order in which it discovers them.
 var byBoot = regexp.MustCompile(`^/dev/(sd|vd|xvd|hd|nvme|dm-|md|loop)`)
 
-// ownSize are the file systems whose size is that of their device. The size of others depends on
-// quotas and on other users of a pool.
+// ownSize lists the file systems whose size is the size of their device. The size of other file
+// systems depends on quotas and on other users of a pool.
 var ownSize = []string{"ext2", "ext3", "ext4", "xfs", "f2fs"}
 
-// compareDisks leaves out device names that another boot may change, and sizes that depend on other
-// users.
+// compareDisks leaves out device names that another boot may change. It also leaves out sizes that
+// depend on other users.
 func compareDisks(disk, other *facts.Disk, values map[string]string) {
 	for _, place := range disk.Places {
 		at := "disk.places." + place.Role
@@ -236,10 +236,12 @@ func compareDisks(disk, other *facts.Disk, values map[string]string) {
 	}
 }
 
-// compareInterfaces leaves out what depends on running containers, the MAC addresses of virtual
-// interfaces, which are random, and IPv6 addresses, which derive from those or are random. An
-// interface that looks like a container's only in this run, and had an address before, has lost its
-// address: that is a change.
+// compareInterfaces leaves out everything that depends on running containers. It also leaves out
+// the MAC addresses of virtual interfaces, which are random, and IPv6 addresses, which are random
+// or derive from the MAC address.
+//
+// An interface may look like a container's only in this run although it had an address before. Such
+// an interface has lost its address, and that is a change.
 func compareInterfaces(net, other *facts.Net, values map[string]string) {
 	stays := func(name string) bool {
 		return slices.ContainsFunc(other.Interfaces, func(i facts.Interface) bool { return i.Name == name && !i.Passing() })
@@ -266,29 +268,31 @@ func compareInterfaces(net, other *facts.Net, values map[string]string) {
 	}
 }
 
-// ofAnotherLaunch reports whether a fact concerns the working directory, and the two launches had
-// different ones or a normalized snapshot does not record it.
+// ofAnotherLaunch reports whether a fact concerns the working directory, and the working
+// directories cannot be compared: the two launches had different ones, or a normalized snapshot
+// does not record its own.
 func ofAnotherLaunch(path string, was, is *facts.Node) bool {
 	ofIt := strings.HasPrefix(path, "disk.places."+facts.PlaceWorkDir+".") || strings.HasPrefix(path, "files.workdir.")
 	return ofIt && was.WorkDir() != is.WorkDir()
 }
 
 // byMemory matches facts that the kernel derives from the memory size by default: the size of a
-// tmpfs, and the limits on files and processes. A GPU's memory depends on what its driver reserves.
+// tmpfs, and the limits on files and processes. It also matches the memory of a GPU, which depends
+// on the amount that the driver reserves.
 //
 // Source: Linux, mm/shmem.c, shmem_default_max_blocks; fs/file_table.c, files_maxfiles_init;
 // kernel/fork.c, set_max_threads and fork_init.
 var byMemory = regexp.MustCompile(`^(memory\.total|disk\.places\.[^.]+\.total|shm\.size|limits\.file_max|limits\.nproc\.(soft|hard)|nvml\.cards\.\d+\.memory)$`)
 
-// negligible reports whether a change follows only the memory size, which differs by some pages
-// between kernels and boots.
+// negligible reports whether a value changed only because the memory size changed. The memory size
+// differs by some pages between kernels and boots.
 func negligible(c checks.Change) bool {
 	now, then := sizeIn(c.After), sizeIn(c.Before)
 	return byMemory.MatchString(c.Fact) && min(now, then) > 0 && max(now, then)-min(now, then) <= then/noise
 }
 
-// keptSilent reports whether a broken driver or GPU does not report a fact. Then the failure is the
-// change.
+// keptSilent reports whether a fact is missing because of a broken driver or GPU. The failure
+// itself is then the change.
 func keptSilent(path string, node *facts.Node) bool {
 	topology := path == "nvml.topology" || path == "nvml.peers"
 	if node.NVML == nil || !topology && !strings.HasPrefix(path, "nvml.cards.") {
@@ -300,10 +304,10 @@ func keptSilent(path string, node *facts.Node) bool {
 	})
 }
 
-// moved holds the list entries of two runs.
+// moved holds the list entries of two runs, to find the entries that only one run has.
 type moved struct {
-	known map[string]bool // entries of either run
-	facts map[string]int  // number of facts of each entry that only one run has
+	known map[string]bool // entries that at least one run has
+	facts map[string]int  // for each entry, the number of its facts that only one run has
 }
 
 func whollyMoved(was, is *facts.Node, section facts.Section, paths map[string]bool) moved {
@@ -321,7 +325,7 @@ func whollyMoved(was, is *facts.Node, section facts.Section, paths map[string]bo
 	return m
 }
 
-// entriesOf returns the entries that contain a fact, the innermost first.
+// entriesOf returns the list entries that contain a fact, the innermost entry first.
 func (m moved) entriesOf(path string) (entries []string) {
 	for at := len(path) - 1; at > 0; at-- {
 		entry := path[:at]
@@ -332,22 +336,23 @@ func (m moved) entriesOf(path string) (entries []string) {
 	return entries
 }
 
-// isIn reports whether an entry is inside another one whose path is its prefix: there is a list
-// between them, as in ib.devices.mlx5_0.ports.1. The VLAN eth0.100 is not inside eth0.
+// isIn reports whether an entry is inside an outer entry whose path is a prefix of the entry's
+// path. There must be a list between the two, as in ib.devices.mlx5_0.ports.1. The VLAN eth0.100 is
+// not inside eth0.
 func isIn(outer, entry string) bool {
 	list, _, more := strings.Cut(entry[len(outer)+1:], ".")
 	return more && strings.Trim(list, "0123456789") != ""
 }
 
-// nameAndValue is the number of facts of an entry that is a name with one value, such as a
+// nameAndValue is the number of facts of an entry that consists of a name and one value, such as a
 // variable. Only the value is worth reporting.
 const nameAndValue = 2
 
-// present is the value of an entry that appeared or disappeared as a whole.
+// present is the value of a list entry that appeared or disappeared as a whole.
 const present = `"present"`
 
-// change returns the change of a fact, or of the outermost entry with which it appeared or
-// disappeared. ok is false for a name that only repeats its path.
+// change returns the change of a fact, or the change of the outermost entry that appeared or
+// disappeared together with the fact. ok is false for a name that only repeats its path.
 func (m moved) change(node, path, before, after string) (c checks.Change, ok bool) {
 	whole := ""
 	for _, entry := range m.entriesOf(path) {
@@ -381,8 +386,8 @@ func union[V any](a, b map[string]V) map[string]bool {
 	return paths
 }
 
-// FoldChanges joins the changes of a node that compare.FoldSiblings would join as differences
-// between two nodes.
+// FoldChanges joins changes of a node. It joins the same changes that compare.FoldSiblings would
+// join as differences between two nodes.
 func FoldChanges(changes []checks.Change) []checks.Change {
 	diffs := text.Map(changes, func(c checks.Change) checks.FactDiff {
 		return checks.FactDiff{Fact: c.Fact, Groups: []checks.FactGroup{{Value: c.Before, Nodes: []string{"before"}}, {Value: c.After, Nodes: []string{"after"}}}}

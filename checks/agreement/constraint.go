@@ -16,21 +16,21 @@ import (
 	"preflight/facts"
 )
 
-// absentWord is the constraint that a fact is absent, and unlimitedWord a resource limit without a
-// limit.
+// absentWord is the constraint that a fact is absent. unlimitedWord is the value of a resource
+// limit that is switched off.
 const (
 	absentWord    = "absent"
 	unlimitedWord = "unlimited"
 )
 
-// constraint states which values are allowed: those within all its bounds.
+// constraint states which values are allowed. A value must be within all bounds.
 type constraint struct {
-	text   string // as the policy states it
+	text   string // the constraint as the policy states it
 	absent bool
 	bounds []bound
 }
 
-// bound is one comparison. Text that is a version is compared as one.
+// bound is one comparison. If its text is a version, values are compared as versions.
 type bound struct {
 	kind    facts.Kind
 	op      string
@@ -39,19 +39,19 @@ type bound struct {
 	version *compare.Edition // nil if the text is not a version
 }
 
-// begins compares a version that was stated without an operator: 3.11 allows 3.11.2. Any other
-// plain value allows only itself.
+// begins is the comparison for a version that was stated without an operator: 3.11 allows 3.11.2.
+// Any other plain value allows only itself.
 const begins = "begins"
 
-// canBeUnlimited reports whether -1 means no limit.
+// canBeUnlimited reports whether -1 means "no limit" for the fact with this path.
 func canBeUnlimited(path string) bool {
 	return strings.HasPrefix(path, string(facts.SectionLimits)+".")
 }
 
 var errNoVersion = errors.New("is not a version")
 
-// met reports whether a value in JSON, "" for none, is allowed. An error means that it cannot be
-// compared.
+// met reports whether the constraint allows a value, which is JSON or "" for none. An error means
+// that the value cannot be compared.
 func (c constraint) met(value string, about facts.Description) (bool, error) {
 	missing := value == "" || value == `""`
 	if c.absent || missing {
@@ -96,8 +96,8 @@ func (b bound) within(order int) bool {
 	return b.op == begins && order == 0 || compare.Takes(b.op, order)
 }
 
-// further returns what pip needs after "==" to allow the same as the bound: ".*" if more numbers
-// may follow.
+// further returns the text that pip needs after "==" and the version to allow the same versions as
+// the bound. The text is ".*" if more numbers may follow.
 func (b bound) further() string {
 	if b.op == begins && len(b.version.Release) < 3 && strings.Trim(b.text, "0123456789.") == "" {
 		return ".*"
@@ -105,7 +105,7 @@ func (b bound) further() string {
 	return ""
 }
 
-// unquoted returns a fact's value without the quotes of JSON.
+// unquoted returns a fact's value without the quotation marks of JSON.
 func unquoted(value string) string {
 	var text string
 	if json.Unmarshal([]byte(value), &text) == nil {
@@ -114,8 +114,9 @@ func unquoted(value string) string {
 	return value
 }
 
-// possible returns why no value can be allowed: two comparisons exclude each other, or they exclude
-// all values that the fact can have.
+// possible returns the reason why the constraint allows no value: two comparisons exclude each
+// other, or the comparisons exclude all values that the fact can have. It returns nil if a value is
+// possible.
 func (c constraint) possible(about facts.Description) error {
 	if err := c.contradiction(); err != nil {
 		return err
@@ -175,7 +176,7 @@ func (c constraint) span(about facts.Description) (low, high float64) {
 }
 
 // leastOf returns the smallest number that the fact can have. The kernel reports -1 for devices
-// without a NUMA node. No limit counts as the largest number, whatever its value.
+// without a NUMA node. In a resource limit, -1 means "no limit" and counts as the largest number.
 func leastOf(about facts.Description) float64 {
 	if strings.HasSuffix(about.Path, ".numa_node") {
 		return -1
@@ -183,8 +184,8 @@ func leastOf(about facts.Description) float64 {
 	return 0
 }
 
-// isWhole reports whether the fact has only whole numbers. Watts and a cgroup's CPU quota may have
-// fractions.
+// isWhole reports whether the fact has only whole numbers. Watts and the CPU quota of a cgroup may
+// have fractions.
 func isWhole(about facts.Description) bool {
 	return about.Unit != "W" && about.Path != "host.cpu.quota"
 }

@@ -20,17 +20,18 @@ import (
 type Draft struct {
 	Fact  string
 	Is    string // the value of most nodes
-	About string // why to state it, "" if the previous draft says so
-	// Groups are the nodes by value, the largest group first; a single group if all agree.
+	About string // the reason to state the expectation, "" if the previous draft gives the reason
+	// Groups lists the nodes by value, the largest group first. There is a single group if all
+	// nodes have the same value.
 	Groups []checks.FactGroup
 }
 
 // draftedFact is a fact by its name in a policy, with the operator for its values and the reason to
-// state it.
+// state the fact.
 type draftedFact struct{ path, op, about string }
 
-// draftedFacts are the facts that teams standardise. Facts that depend on the launch, or that only
-// a test shows, are not among them.
+// draftedFacts lists the facts that teams standardise. It does not contain facts that depend on the
+// launch, or facts that only a test shows.
 var draftedFacts = []draftedFact{
 	{"host.os", "", "Finds a node with another installation, or without the latest updates."},
 	{"host.kernel", "", "Finds a node with an older kernel before its drivers show it. After updates, use \">=…\"."},
@@ -45,8 +46,8 @@ var draftedFacts = []draftedFact{
 	{"ib.devices.*.firmware", "", "The firmware of each RDMA adapter."},
 }
 
-// Drafts returns expectations for a first policy, from the reached nodes. Facts that most nodes
-// lack are left out.
+// Drafts returns expectations for a first policy, derived from the reached nodes. Facts that most
+// nodes lack are left out.
 func Drafts(nodes []facts.Node) []Draft {
 	var drafts []Draft
 	for _, drafted := range draftedFacts {
@@ -101,8 +102,8 @@ func (f draftedFact) groups(path string, seen []*facts.Node) (drafts []Draft) {
 	return drafts
 }
 
-// stating returns the constraint for a value. It returns "" if the value would be read as another
-// constraint, because nodes are not trusted.
+// stating returns the constraint that allows a value. It returns "" if the policy parser would read
+// the value as another constraint. That check is necessary because nodes are not trusted.
 func stating(op, value, path string) string {
 	text := unquoted(value)
 	switch {
@@ -124,8 +125,8 @@ func stating(op, value, path string) string {
 	return text
 }
 
-// sizeToState returns a round size as it is, and any other size minus 1 %: a tmpfs and limits that
-// follow the memory shrink by some pages with the next kernel, which must not stop a launch.
+// sizeToState returns a round size unchanged, and any other size minus 1 %. A tmpfs and limits that
+// follow the memory size shrink by some pages with the next kernel. That must not stop a launch.
 func sizeToState(bytes string) string {
 	size, err := strconv.ParseInt(bytes, 10, 64)
 	if err != nil {
@@ -141,17 +142,18 @@ func sizeToState(bytes string) string {
 		return strconv.FormatInt((size-size/noise)>>20, 10) + "MiB"
 	case size > 0 && size%1024 == 0:
 		return strconv.FormatInt(size/1024, 10) + "KiB"
-	case size > 0 && size < 1024: // without a unit, [ReadSize] would refuse it
+	case size > 0 && size < 1024: // [ReadSize] would refuse such a number without a unit
 		return bytes + "B"
 	}
 	return bytes
 }
 
-// noise is the divisor for differences that do not count: a size that nobody set may differ by one
+// noise is the divisor for differences that do not count. A size that nobody set may differ by one
 // part in noise.
 const noise = 100
 
-// together joins groups of sizes that differ only by noise, with the smallest of them.
+// together joins groups whose sizes differ only by noise. The joined group has the smallest of the
+// sizes.
 func together(groups []checks.FactGroup) []checks.FactGroup {
 	all := checks.FactGroup{}
 	least, most := int64(math.MaxInt64), int64(0)

@@ -28,8 +28,9 @@ var Drift = checks.Check{
 	Run:       drifted,
 }
 
-// Drifted returns the changes that drift reports and that a baseline can accept. It leaves out
-// nodes that are no longer reached, and missing nodes if no hostfile lists the fleet.
+// Drifted returns the changes that the check drift reports and that a baseline can accept. It
+// leaves out nodes that are no longer reached. If no hostfile lists the fleet, it also leaves out
+// missing nodes.
 func Drifted(b checks.Baseline, fleet facts.Fleet, launch launch.Prediction) []checks.Change {
 	everybody := launch.HostsFile != "" && !b.Unlisted
 	reached := map[string]bool{}
@@ -76,8 +77,8 @@ func drifted(view checks.View) []checks.Finding {
 	return append(findings, left.finding()...)
 }
 
-// changed returns one finding for each topic that changed on a node, and for each cause that
-// another check reports. If it is another machine, that is the only finding.
+// changed returns one finding for each topic that changed on a node, and one for each cause that
+// another check reports. If the node is another machine now, that is the only finding.
 func (b baseline) changed(view checks.View, before, node *facts.Node, left *uncompared) (findings []checks.Finding) {
 	changes := b.judged(view, changesOf(before, node), left)
 	if slices.ContainsFunc(changes, isAnotherMachine) {
@@ -103,7 +104,8 @@ func (b baseline) changed(view checks.View, before, node *facts.Node, left *unco
 	return findings
 }
 
-// judged leaves out changes that other checks judge, and those that the policy switches off.
+// judged returns the changes that drift must report. It leaves out changes that other checks
+// report, and changes that the policy switches off.
 func (b baseline) judged(view checks.View, changes []checks.Change, left *uncompared) []checks.Change {
 	return slices.DeleteFunc(changes, func(c checks.Change) bool {
 		if severityOf(view, c) == checks.Off {
@@ -115,7 +117,7 @@ func (b baseline) judged(view checks.View, changes []checks.Change, left *uncomp
 }
 
 // ofTopic returns the finding for the changes of a topic. If another check reports the cause, the
-// finding has that check's fix.
+// finding has the fix of that check.
 func (b baseline) ofTopic(d topicChange, t topic, cause string) checks.Finding {
 	f := b.finding(d.view, d.node, d.changes)
 	f.Summary, f.SharesCause = t.what+" changed since the baseline", cause
@@ -130,8 +132,8 @@ func (b baseline) ofTopic(d topicChange, t topic, cause string) checks.Finding {
 	return f
 }
 
-// headChanged returns the finding for the launchers of the launching machine, if it is the same
-// machine: they changed, or one run did not see them.
+// headChanged returns the finding for the launchers of the launching machine: they changed, or one
+// run did not see them. It returns nothing if the two runs used different launching machines.
 func (b baseline) headChanged(view checks.View, left *uncompared) []checks.Finding {
 	if changes := b.judged(view, headChanges(b.Head, view.Head), left); len(changes) > 0 {
 		f := b.finding(view, view.Head, changes)
@@ -152,11 +154,12 @@ func (b baseline) headChanged(view checks.View, left *uncompared) []checks.Findi
 	return nil
 }
 
-// isAnotherMachine reports whether both runs saw a machine ID and it changed.
+// isAnotherMachine reports whether a change means that the node is another machine: both runs saw a
+// machine ID, and the IDs differ.
 func isAnotherMachine(c checks.Change) bool { return c.Fact == machineID && !c.Came() && !c.Gone() }
 
-// renamed returns one finding for all nodes whose machines have another name in the baseline,
-// because fleets are renamed as a whole.
+// renamed returns one finding for all nodes whose machines have another name in the baseline. One
+// finding is enough because fleets are renamed as a whole.
 func (b baseline) renamed(view checks.View, was map[string]*facts.Node) []checks.Finding {
 	var names, now, then []string
 	var changes []checks.Change
@@ -176,9 +179,9 @@ func (b baseline) renamed(view checks.View, was map[string]*facts.Node) []checks
 	})
 }
 
-// lost returns the finding for nodes of the baseline that the hostfile of this launch lacks. It is
-// a warning: a launch on fewer nodes works, and the hostfile may leave out broken nodes on purpose.
-// Without a hostfile, as in a Slurm job, no node is missing.
+// lost returns the finding for nodes of the baseline that the hostfile of this launch lacks. The
+// finding is a warning: a launch on fewer nodes works, and the hostfile may leave out broken nodes
+// on purpose. Without a hostfile, as in a Slurm job, no node is missing.
 func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Finding {
 	if view.Launch.HostsFile == "" {
 		return nil
@@ -204,8 +207,8 @@ func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Fi
 	})
 }
 
-// nodeFinding returns a finding for nodes that came, went or have another name, with the policy's
-// severity; nil if the policy switches it off.
+// nodeFinding returns a finding for nodes that were added, removed or renamed, with the policy's
+// severity. It returns nil if the policy switches the finding off.
 func nodeFinding(view checks.View, f checks.Finding) []checks.Finding {
 	f.Verdict, f.Weighed = checks.Warn, true
 	switch severityOf(view, f.Changes[0]) {
@@ -217,8 +220,9 @@ func nodeFinding(view checks.View, f checks.Finding) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// accept adds the command that accepts a change into the baseline to findings of single facts. The
-// command names the fact if only one changed, because one such line serves the whole report.
+// accept adds a command to findings about single facts. The command accepts the change into the
+// baseline. It names the fact only if a single fact changed, because one such line serves the whole
+// report.
 func (b baseline) accept(view checks.View, findings []checks.Finding) {
 	isOfFacts := func(f checks.Finding) bool { return f.Fact != "" && !isAnotherMachine(f.Changes[0]) }
 	var changed []string
@@ -232,7 +236,7 @@ func (b baseline) accept(view checks.View, findings []checks.Finding) {
 	slices.Sort(changed)
 	changed = slices.Compact(changed)
 	way := fix.Here("preflight snapshot %s%s --accept FACT -o %s   # for each FACT that you changed on purpose", b.hosts(view), remedy.Again(view), fix.Path(b.File)).As(fix.Or)
-	if len(changed) == 1 && !strings.ContainsAny(changed[0], "[*,") { // --accept would read it as several facts
+	if len(changed) == 1 && !strings.ContainsAny(changed[0], "[*,") { // --accept would read such a name as several facts
 		way = fix.Here("preflight snapshot %s%s --accept %s -o %s   # if you changed it on purpose", b.hosts(view), remedy.Again(view), fix.Word(changed[0]), fix.Path(b.File)).As(fix.Or)
 	}
 	for i := range findings {
@@ -247,7 +251,7 @@ func (b baseline) anew(view checks.View) fix.Command {
 	return fix.Here("preflight snapshot %s%s --normalize -o %s   # if you changed it on purpose: records a new baseline", b.hosts(view), remedy.Again(view), fix.Path(b.File)).As(fix.Or)
 }
 
-// hosts returns the options that select the same nodes.
+// hosts returns the command-line options that select the same nodes as this run.
 func (b baseline) hosts(view checks.View) fix.Arg {
 	if view.Launch.HostsFile != "" {
 		return fix.Code("-H {hostfile}")
@@ -255,7 +259,8 @@ func (b baseline) hosts(view checks.View) fix.Arg {
 	return fix.Code("-w %s", fix.Word(hostfile.Fold(checks.NamesOf(view.Everywhere()))))
 }
 
-// who returns the name of the baseline's machine with an ID, "" if none or several have it.
+// who returns the name of the baseline's machine with this ID. It returns "" if no machine or
+// several machines have the ID.
 func (b baseline) who(id string) (name string) {
 	for i := range b.Nodes {
 		if idOf(&b.Nodes[i]) != id {
@@ -269,11 +274,12 @@ func (b baseline) who(id string) (name string) {
 	return name
 }
 
-// uncompared lists what drift did not compare because a run left it out on purpose, each once.
+// uncompared lists each thing that drift did not compare because a run left it out on purpose.
 type uncompared []string
 
-// add returns findings for sections that a run could not see, and notes those that it left out on
-// purpose. A section that is missing now gets the same words as in every other check.
+// add returns findings for sections that a run could not see, and records the sections that a run
+// left out on purpose. A section that is missing now is reported in the same words as in every
+// other check.
 func (l *uncompared) add(unseen []NotCompared, node *facts.Node) (findings []checks.Finding) {
 	for _, u := range unseen {
 		reason := fmt.Sprintf("%s: %s", u.Section, u.Reason)
@@ -295,7 +301,8 @@ func (l *uncompared) note(what string) {
 	}
 }
 
-// finding returns the remark on a pass about what was not compared, nil if everything was.
+// finding returns the remark on a pass that says what was not compared. It returns nil if
+// everything was compared.
 func (l uncompared) finding() []checks.Finding {
 	if l == nil {
 		return nil

@@ -27,8 +27,8 @@ func undoDriver(d topicChange) []fix.Command {
 	return []fix.Command{remedy.HowInstalled(d.node), remedy.ExactDriver(d.node, unquoted(string(d.changes[at].Before)), kind)}
 }
 
-// undoGPUs refers to gpu-healthy for failures that no check of this run reports. Other changes of
-// GPUs cannot be undone with a command.
+// undoGPUs returns the command that shows the page of gpu-healthy, for failures that no check of
+// this run reports. No command undoes other changes of GPUs.
 func undoGPUs(d topicChange) []fix.Command {
 	failed := func(c checks.Change) bool { return failures.MatchString(c.Fact) && c.Came() }
 	if !slices.ContainsFunc(d.changes, failed) {
@@ -52,7 +52,8 @@ func undoPackages(d topicChange) []fix.Command {
 
 const setMTU = "sudo ip link set dev %s mtu %s   # until the next boot"
 
-// undoMTU sets the MTU that an interface had. Interfaces that came or went are left out.
+// undoMTU returns the commands that set each interface's former MTU. It leaves out interfaces that
+// were added or removed.
 func undoMTU(d topicChange) (commands []fix.Command) {
 	for _, c := range d.changes {
 		if !c.Came() && !c.Gone() {
@@ -63,7 +64,8 @@ func undoMTU(d topicChange) (commands []fix.Command) {
 	return commands
 }
 
-// undoSHM sets the former size in bytes, because a rounded one would differ from the baseline.
+// undoSHM returns the command that sets the former size of /dev/shm. The size is in bytes, because
+// a rounded size would differ from the baseline.
 func undoSHM(d topicChange) []fix.Command {
 	at := slices.IndexFunc(d.changes, func(c checks.Change) bool { return c.Fact == "shm.size" })
 	if at < 0 || !breaks(d.node, d.changes[at]) {
@@ -76,8 +78,9 @@ func undoHostname(d topicChange) []fix.Command {
 	return []fix.Command{fix.On("sudo hostnamectl set-hostname %s", fix.Host(unquoted(string(d.changes[0].Before))))}
 }
 
-// undoInterfaces renames an interface to its former name, which NCCL_SOCKET_IFNAME and other
-// settings may use, or shows how to find a missing one.
+// undoInterfaces returns the command that renames an interface to its former name, which
+// NCCL_SOCKET_IFNAME and other settings may use. For a missing interface, it returns the commands
+// that help to find it.
 //
 // Source: Linux 6.2, net/core/dev.c, dev_change_name: since then an interface that is up can be
 // renamed.
@@ -108,8 +111,8 @@ func interfaceNamed(net *facts.Net, name string) bool {
 	return slices.ContainsFunc(net.Interfaces, func(i facts.Interface) bool { return i.Name == name })
 }
 
-// oneInterface reports whether two names belong to the same interface: they share a MAC address,
-// which normalized baselines lack, or an IP address.
+// oneInterface reports whether two names belong to the same interface. They do if they share a MAC
+// address or an IP address. Normalized baselines have no MAC addresses.
 func oneInterface(a, b facts.Interface) bool {
 	return a.MAC != "" && a.MAC == b.MAC || slices.ContainsFunc(a.IPv4(), func(address string) bool { return slices.Contains(b.IPv4(), address) })
 }

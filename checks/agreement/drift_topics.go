@@ -21,10 +21,10 @@ import (
 
 // topic is a set of facts that one action changes together.
 type topic struct {
-	name  string // its name in policies and for --accept
-	what  string // the subject of "changed since the baseline"
+	name  string // the topic's name in policies and for --accept
+	what  string // the subject of the sentence "… changed since the baseline"
 	facts *regexp.Regexp
-	// undo returns the commands that undo the change on a node; nil if no command can.
+	// undo returns the commands that undo the change on a node, or nil if no command can undo it.
 	undo func(topicChange) []fix.Command
 }
 
@@ -34,10 +34,11 @@ type topicChange struct {
 	changes      []checks.Change
 }
 
-// NodesTopic is the topic of nodes that came, went or have another name.
+// NodesTopic is the topic of nodes that were added, removed or renamed.
 const NodesTopic = "nodes"
 
-// topics are tried in this order. The last one takes every fact that the others leave.
+// topics lists all topics. A fact belongs to the first topic that matches it. The last topic
+// matches every fact.
 var topics = []topic{
 	{"driver", "the NVIDIA driver", driverFact, undoDriver},
 	{"gpus", "the GPUs", regexp.MustCompile(`^(gpu|nvml)\.`), undoGPUs},
@@ -60,7 +61,7 @@ var topics = []topic{
 	{"others", "something else", regexp.MustCompile(``), nil},
 }
 
-// silent is the topic of everything that a broken driver no longer reports.
+// silent is the topic of the facts that a broken driver no longer reports.
 var silent = topic{"driver", "the NVIDIA driver", regexp.MustCompile(`^(gpu|nvml)\.`), func(topicChange) []fix.Command {
 	return []fix.Command{fix.Here("preflight checks gpu-driver-loads   # how to repair the driver").As(fix.Look)}
 }}
@@ -70,8 +71,8 @@ type shared struct {
 	checks []string
 }
 
-// sharing maps changed facts to the checks that may report their cause on the same node. The first
-// check that does has the fix.
+// sharing maps changed facts to the checks that may report their cause on the same node. The fix
+// comes from the first check in the list that reports the cause.
 var sharing = []shared{
 	{driverFact, []string{"gpu-driver-loads", "gpu-driver-same", "gpu-driver-runs-cuda", "gpu-fabric"}},
 	{regexp.MustCompile(`^gpu\.(doors|modprobe)|^nvml\.(failure|source)`), []string{"gpu-driver-loads"}},
@@ -105,7 +106,7 @@ var sharing = []shared{
 	{regexp.MustCompile(`^toolchain\.`), []string{"deepspeed-ops"}},
 }
 
-// sharers returns all these checks, each once.
+// sharers returns the IDs of all checks in sharing, each once.
 func sharers() (ids []string) {
 	for _, s := range sharing {
 		ids = append(ids, s.checks...)
@@ -114,7 +115,7 @@ func sharers() (ids []string) {
 	return slices.Compact(ids)
 }
 
-// sharer returns the check that reports the cause of a change on its node, "" for none.
+// sharer returns the check that reports the cause of a change on the changed node, or "" for none.
 func sharer(view checks.View, c checks.Change) string {
 	at := slices.IndexFunc(sharing, func(s shared) bool { return s.facts.MatchString(c.Fact) })
 	if at < 0 {
@@ -142,8 +143,8 @@ var (
 	nicFact = regexp.MustCompile(`^net\.interfaces\.(.+?)(\.addresses)?$`)
 	gpuFact = regexp.MustCompile(`^nvml\.cards\.\d+$`)
 
-	// breaking matches facts for which any other value breaks launches: the node cannot start, or
-	// cannot talk to its peers.
+	// breaking matches facts that break launches if their value changes: the node then cannot
+	// start, or cannot talk to its peers.
 	breaking = regexp.MustCompile(`^nvml\.driver$|^gpu\.module$|^python\.(found$|torch\.|nccl\.|protobuf\.)|^python\.packages\.(torch|protobuf|nvidia-nccl-[a-z0-9-]+)$`)
 	// failures matches facts that exist only if something is broken.
 	failures = regexp.MustCompile(`^nvml\.(cards\.\d+\.)?failure\.`)
@@ -151,8 +152,8 @@ var (
 	able = regexp.MustCompile(`^shm\.(exists|mounted|writable)$`)
 )
 
-// breaks reports whether a change breaks launches. New things on a node do not, except for packages
-// that the other nodes lack.
+// breaks reports whether a change breaks launches. Additions to a node do not break launches,
+// except for packages that the other nodes lack.
 func breaks(node *facts.Node, c checks.Change) bool {
 	switch {
 	case breaking.MatchString(c.Fact):
@@ -170,7 +171,7 @@ func breaks(node *facts.Node, c checks.Change) bool {
 	case gpuFact.MatchString(c.Fact):
 		return c.Gone()
 	case nicFact.MatchString(c.Fact):
-		// An interface disappeared, or lost its address.
+		// The interface disappeared or lost its address.
 		part := nicFact.FindStringSubmatch(c.Fact)
 		whole := string(c.Before) == present || part[2] != ""
 		return c.Gone() && whole && !facts.Interface{Name: part[1]}.ForContainers()
@@ -188,7 +189,7 @@ func leadsAway(node *facts.Node, name string) bool {
 
 func entriesIn(list json.RawMessage) int {
 	var entries []any
-	_ = json.Unmarshal(list, &entries) // nil for an absent list
+	_ = json.Unmarshal(list, &entries) // entries stays nil for an absent list
 	return len(entries)
 }
 
@@ -200,9 +201,9 @@ func sizeIn(size json.RawMessage) int64 {
 	return bytes
 }
 
-// finding returns the finding for changes on a node, the gravest first; another machine comes
-// before all. A waiver must cover all of the gravest changes. If not all are listed, the fix has a
-// command that lists them.
+// finding returns the finding for changes on a node. The gravest change comes first, and a change
+// of the machine itself comes before all others. A waiver must cover all of the gravest changes. If
+// the finding does not list all changes, the fix has a command that lists them.
 func (b baseline) finding(view checks.View, node *facts.Node, changes []checks.Change) checks.Finding {
 	worst, rest := compare.Split(changes, isAnotherMachine)
 	breaking, mild := compare.Split(rest, func(c checks.Change) bool { return weigh(view, node, c) == checks.Fail })
@@ -228,9 +229,9 @@ func (b baseline) finding(view checks.View, node *facts.Node, changes []checks.C
 	return f
 }
 
-// InWords returns a change's values now and before as text: sizes in a unit that shows the
-// difference, of lists only the entries that the other one lacks, and everything else as value
-// formats it.
+// InWords returns the new and the old value of a change as text. Sizes get a unit that shows the
+// difference. For lists, the text holds only the entries that the other list lacks. value formats
+// everything else.
 func InWords(c checks.Change, value func(fact string, raw json.RawMessage) string) (now, then string) {
 	var is, was []string
 	if json.Unmarshal(c.After, &is) == nil && json.Unmarshal(c.Before, &was) == nil && len(is)*len(was) > 0 {
@@ -248,7 +249,8 @@ func InWords(c checks.Change, value func(fact string, raw json.RawMessage) strin
 }
 
 // unlikeCells returns the cells in which two tables of the same size differ, as in "[3][4] NV16".
-// Mirrored cells are listed once. A table such as the GPU topology is too long to compare by eye.
+// Mirrored cells are listed once. The cells are needed because a table such as the GPU topology is
+// too long to compare by eye.
 func unlikeCells(c checks.Change) (now, then string, are bool) {
 	var is, was [][]string
 	if json.Unmarshal(c.After, &is) != nil || json.Unmarshal(c.Before, &was) != nil || len(is) != len(was) {
@@ -282,7 +284,7 @@ func beyond(list, other []string) string {
 }
 
 // plainValue formats JSON for a reader: text without quotation marks, a list of texts without
-// brackets, and "absent" for an empty text.
+// brackets, and an empty text as "absent".
 func plainValue(_ string, raw json.RawMessage) string {
 	var list []string
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {

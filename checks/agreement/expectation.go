@@ -17,7 +17,8 @@ import (
 	"preflight/internal/text"
 )
 
-// NoPolicy is the reason why the checks of a policy are skipped without one.
+// NoPolicy is the reason why the checks that compare nodes with a policy are skipped if there is no
+// policy.
 const NoPolicy = "no policy file requires it"
 
 var Expectation = checks.Check{
@@ -32,7 +33,7 @@ func judgeExpectations(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	judged := false
 	statements := heldOf(view).statements
-	view.Nodes = compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Python == nil }) // needed only for the commands of a fix
+	view.Nodes = compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Python == nil }) // Python is needed only for the commands of a fix
 	for i := range statements {
 		s := &statements[i]
 		findings = append(findings, s.findings(view)...)
@@ -45,7 +46,7 @@ func judgeExpectations(view checks.View) []checks.Finding {
 	case judged || findings != nil:
 		return append(findings, left...)
 	case left != nil:
-		return checks.Skipped(left[0].Summary) // nothing else was judged, so this is not a pass
+		return checks.Skipped(left[0].Summary) // nothing else was compared, so this is not a pass
 	}
 	return checks.Skipped("the policy has no expectation for what preflight checked on these nodes")
 }
@@ -88,7 +89,8 @@ func (s *statement) weight(policy checks.Policy) checks.Verdict {
 	return policy.Weigh(checks.ExpectationID, checks.Error, stated)
 }
 
-// otherwise returns the command that changes the policy, if the node's value is right.
+// otherwise returns the command that changes the policy. It is the right fix if the node's value is
+// correct.
 func (s *statement) otherwise() fix.Command {
 	file, line := s.At, ""
 	if at := strings.LastIndex(s.At, ":"); at >= 0 {
@@ -97,8 +99,8 @@ func (s *statement) otherwise() fix.Command {
 	return fix.Here("$EDITOR %s   # if the node is right: change %s", fix.Path(file), fix.Text(file+line)).As(fix.Or)
 }
 
-// fix returns the policy's own fix, or commands that give the fact an allowed value, or else a note
-// that preflight knows no command.
+// fix returns the policy's own fix if there is one. Otherwise it returns commands that give the
+// fact an allowed value, or a note that preflight knows no such command.
 func (s *statement) fix(view checks.View, m miss) []fix.Command {
 	if s.Fix != "" {
 		return []fix.Command{fix.Stated(s.Fix)}
@@ -128,8 +130,8 @@ func (s *statement) install(view checks.View) []fix.Command {
 	return []fix.Command{remedy.Pip(view).Run("install %s", fix.Package(name+wanted))}
 }
 
-// give returns the commands that set the fact. Other checks of the same defect print the same
-// commands; they leave nodes that miss an expectation to the policy.
+// give returns the commands that set the fact to an allowed value. Other checks of the same defect
+// print the same commands, but do not report nodes that miss an expectation.
 func (s *statement) give(node *facts.Node, fact string) []fix.Command {
 	amount, stated := s.nearest()
 	takes := func(value int64) bool { return s.takes(strconv.FormatInt(value, 10)) }
@@ -146,7 +148,7 @@ func (s *statement) give(node *facts.Node, fact string) []fix.Command {
 	return nil
 }
 
-// nearest returns an allowed number, the smallest if there is one.
+// nearest returns an allowed number: the smallest allowed number if there is one.
 func (s *statement) nearest() (amount int64, is bool) {
 	low, high := s.allowed[0].span(s.about)
 	for _, number := range []float64{low, high} {
@@ -157,13 +159,13 @@ func (s *statement) nearest() (amount int64, is bool) {
 	return 0, false
 }
 
-// demanded reports whether the policy insists that the fact is collected: it names the nodes, or
-// states that missing it is an error. Otherwise the expectation may concern GPUs although the
-// launch uses CPUs.
+// demanded reports whether the policy requires that the fact is collected. The policy requires it
+// if it names the nodes, or sets the severity to error. Otherwise the expectation may concern GPUs
+// although the launch uses CPUs.
 func (s *statement) demanded() bool { return len(s.only) > 0 || s.Severity == checks.Error }
 
-// skipped returns a remark about expectations for facts that this run did not collect. Those on
-// which the policy insists are unknown instead.
+// skipped returns a remark about expectations for facts that this run did not collect. Expectations
+// for which the policy requires the fact are unknown instead.
 func skipped(statements []statement) []checks.Finding {
 	left := compare.Without(statements, func(s statement) bool { return s.notTried == "" || s.demanded() })
 	if len(left) == 0 {

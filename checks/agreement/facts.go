@@ -19,7 +19,7 @@ import (
 	"preflight/internal/text"
 )
 
-// knownFacts returns the facts that nodes report, each with a pattern for its paths.
+// knownFacts returns the facts that nodes report, each with a pattern that matches its paths.
 var knownFacts = sync.OnceValue(func() []knownFact {
 	return text.Map(facts.Described(), func(d facts.Description) knownFact { return knownFact{d, PathPattern(d.Path, ".+")} })
 })
@@ -38,13 +38,14 @@ func factAt(path string) (facts.Description, error) {
 	return facts.Description{}, unknownFact(path)
 }
 
-// PathPattern returns a pattern for the paths that a path with "*" stands for.
+// PathPattern returns a pattern that matches the paths for which a path with "*" stands.
 func PathPattern(path, star string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(path), `\*`, star) + "$")
 }
 
-// unknownFact returns the error for an unknown fact. It suggests a fact with the same last word
-// ("gpu.driver" for nvml.driver), otherwise one with a similar spelling.
+// unknownFact returns the error for a fact that does not exist. The error suggests a fact with the
+// same last word ("gpu.driver" for nvml.driver) or, if there is none, a fact with a similar
+// spelling.
 func unknownFact(path string) error {
 	if path == string(facts.SectionSmoke) || strings.HasPrefix(path, string(facts.SectionSmoke)+".") {
 		return &UnknownFactError{fmt.Sprintf("%q belongs to one run: set minimum rates for --smoke with compute_rate, copy_rate, node_reduce_rate and reduce_rate", path)}
@@ -64,13 +65,13 @@ func unknownFact(path string) error {
 	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare%s", path, cmp.Or(text.DidYouMean(near), ": preflight facts lists them"))}
 }
 
-// UnknownFactError says that nodes do not report a fact, and suggests a similar one.
+// UnknownFactError says that nodes do not report a fact. Its message suggests a similar fact.
 type UnknownFactError struct{ message string }
 
 func (e *UnknownFactError) Error() string { return e.message }
 
-// peersMTU is the MTU of the interface that leads to the other nodes, whatever its name.
-// "net.interfaces.*.mtu" would include lo and docker0.
+// peersMTU names the MTU of the interface that leads to the other nodes, whatever the interface is
+// called. "net.interfaces.*.mtu" would include lo and docker0.
 const peersMTU = "net.mtu"
 
 // shorthands maps short names of facts to their paths.
@@ -79,13 +80,14 @@ var shorthands = map[string]string{
 	peersMTU:     "net.interfaces.*.mtu",
 }
 
-// Stateable returns the facts that an expectation can name, including the short names, sorted.
+// Stateable returns the facts that an expectation can name, including the short names. The result
+// is sorted.
 func Stateable() []facts.Description {
 	all := facts.Described()
 	for short := range shorthands {
 		about, err := factAt(InFull(short))
 		if err != nil {
-			panic("checks: " + err.Error()) // the short name has no fact
+			panic("checks: " + err.Error()) // the short name stands for no fact
 		}
 		about.Path = short
 		all = append(all, about)
@@ -94,8 +96,8 @@ func Stateable() []facts.Description {
 	return all
 }
 
-// InFull returns the path for the short name of a fact, or for another spelling of a package's
-// name: pyyaml for PyYAML, nvidia-nccl-cu12 for nvidia_nccl_cu12.
+// InFull returns the path for the short name of a fact. It also returns the path for another
+// spelling of a package's name: pyyaml for PyYAML, nvidia-nccl-cu12 for nvidia_nccl_cu12.
 // Source: PEP 503, normalized names.
 func InFull(fact string) string {
 	if name, isPackage := strings.CutPrefix(fact, compare.PackagePath("")); isPackage {
@@ -122,7 +124,8 @@ func (s *statement) values(node *facts.Node, section facts.Section) map[string]s
 	return values
 }
 
-// mtuToPeers returns the interface that leads to the other nodes and its MTU, "" if it is unknown.
+// mtuToPeers returns the interface that leads to the other nodes, and the MTU of that interface.
+// Unknown values are "".
 func mtuToPeers(node *facts.Node) (name, mtu string) {
 	name = names.PeerInterface(node)
 	for _, i := range node.Net.Interfaces {
@@ -133,7 +136,8 @@ func mtuToPeers(node *facts.Node) (name, mtu string) {
 	return name, ""
 }
 
-// isFact reports whether nodes may report a fact with this path, in which "*" stands for any text.
+// isFact reports whether nodes may report a fact with this path. "*" in the path stands for any
+// text.
 func isFact(path string) bool {
 	return slices.ContainsFunc(knownFacts(), func(known knownFact) bool { return patternsMeet(path, known.Path) })
 }
@@ -141,9 +145,9 @@ func isFact(path string) bool {
 // entryName matches the name of a list entry, including VLANs such as "eth0.100".
 var entryName = regexp.MustCompile(`^[^.]+(\.\d+)*$`)
 
-// isOfDrift reports whether drift may report this path in addition to those of isFact: a fact that
-// differs between nodes by nature, or an entry that appeared or disappeared as a whole, such as
-// "net.interfaces.eth1".
+// isOfDrift reports whether drift may report this path although isFact does not accept it. The path
+// is a fact that differs between nodes by nature, or an entry that appeared or disappeared as a
+// whole, such as "net.interfaces.eth1".
 func isOfDrift(path string) bool {
 	return slices.ContainsFunc(OwnFacts(), func(own string) bool { return patternsMeet(path, own) }) ||
 		slices.ContainsFunc(knownFacts(), func(known knownFact) bool {
@@ -153,9 +157,10 @@ func isOfDrift(path string) bool {
 		})
 }
 
-// patternsMeet reports whether some text matches both patterns, in which "*" stands for any text.
+// patternsMeet reports whether at least one text matches both patterns. "*" in a pattern stands for
+// any text.
 func patternsMeet(a, b string) bool {
-	rest := make([][]bool, len(a)+1) // whether the rest of a from i and of b from j meet
+	rest := make([][]bool, len(a)+1) // rest[i][j]: whether a[i:] and b[j:] meet
 	for i := len(a); i >= 0; i-- {
 		rest[i] = make([]bool, len(b)+1)
 		for j := len(b); j >= 0; j-- {
@@ -175,8 +180,9 @@ func patternsMeet(a, b string) bool {
 	return rest[0][0]
 }
 
-// ValidWaiver returns why a waiver is invalid: its fact does not exist ([UnknownFactError]), or its
-// check reports single facts and it names none. A waiver for an MTU must not cover another driver.
+// ValidWaiver returns the reason why a waiver is invalid, or nil if it is valid. A waiver is
+// invalid if its fact does not exist ([UnknownFactError]), or if its check reports single facts and
+// the waiver names none. A waiver for an MTU must not cover another driver.
 func ValidWaiver(w checks.Waiver) error {
 	ofFacts := w.Check == checks.ExpectationID || w.Check == checks.DriftID
 	switch {
@@ -196,5 +202,5 @@ func ValidWaiver(w checks.Waiver) error {
 	return unknownFact(path)
 }
 
-// everyFact is the fact of a waiver for all findings of such a check.
+// everyFact is the fact of a waiver that covers all findings of a check that reports single facts.
 const everyFact = "*"

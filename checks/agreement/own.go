@@ -10,12 +10,12 @@ import (
 	"preflight/facts"
 )
 
-// Uncompared is a set of facts that a saved run records but that no run compares with the same
-// node's earlier values.
+// Uncompared is a set of facts that a saved run records, but that preflight never compares with the
+// same node's earlier values.
 type Uncompared struct{ Facts, Why string }
 
-// NeverCompared lists those facts that differ between nodes by nature and whose changes mean
-// nothing. All others are compared.
+// NeverCompared lists the facts that differ between nodes by nature and whose changes mean nothing.
+// All other facts are compared.
 var NeverCompared = []Uncompared{
 	{"env.nccl.*.source", "the value is compared, wherever it is set"},
 	{"env.vars.*.source", "the value is compared, wherever it is set"},
@@ -49,8 +49,8 @@ var NeverCompared = []Uncompared{
 	{"toolchain.lock", "a running build holds it"},
 }
 
-// leftOut holds their patterns by section, because one pattern for all of them would dominate the
-// time of a comparison.
+// leftOut returns the patterns of NeverCompared by section. A single pattern for all sections would
+// dominate the time of a comparison.
 var leftOut = sync.OnceValue(func() map[string]*regexp.Regexp {
 	bySection := map[string][]string{}
 	for _, left := range NeverCompared {
@@ -70,8 +70,8 @@ func isLeftOut(path string) bool {
 	return pattern != nil && pattern.MatchString(path)
 }
 
-// OwnFacts returns the facts that differ between nodes by nature and are compared with the same
-// node's earlier values.
+// OwnFacts returns the facts that differ between nodes by nature and that preflight compares with
+// the same node's earlier values.
 var OwnFacts = sync.OnceValue(func() (paths []string) {
 	for _, d := range facts.DescribedOwn() {
 		if !isLeftOut(d.Path) {

@@ -14,7 +14,8 @@ import (
 	"preflight/facts"
 )
 
-// readConstraint parses ">=570.86", ">=2.4, <2.6", "16GiB", "absent" or a plain value for a fact.
+// readConstraint parses a constraint on a fact: ">=570.86", ">=2.4, <2.6", "16GiB", "absent" or a
+// plain value.
 func readConstraint(text string, about facts.Description) (constraint, error) {
 	c := constraint{text: text}
 	if text == absentWord {
@@ -82,7 +83,7 @@ func readBound(text string, about facts.Description) (bound, error) {
 	return b, nil
 }
 
-// readNumber parses a number in the unit of the fact: 9000, 16GiB, 100Gbit/s.
+// readNumber parses a number in the unit of the fact, such as "9000", "16GiB" or "100Gbit/s".
 func readNumber(text string, about facts.Description) (float64, error) {
 	if text == unlimitedWord && canBeUnlimited(about.Path) {
 		return math.Inf(1), nil
@@ -102,8 +103,8 @@ func readNumber(text string, about facts.Description) (float64, error) {
 	return 0, fmt.Errorf("%q is not a number, but %s is one", text, about.Path)
 }
 
-// ReadSize returns the bytes of a size such as 512MiB. A number without a unit is in bytes; one
-// below 1024 is refused, because its unit was probably forgotten.
+// ReadSize returns the number of bytes of a size such as "512MiB". A number without a unit is in
+// bytes. ReadSize refuses such a number below 1024, because the unit was probably forgotten.
 func ReadSize(text string) (int64, error) {
 	size, err := humanize.ParseBytes(text)
 	if err != nil || size > math.MaxInt64 {
@@ -115,7 +116,8 @@ func ReadSize(text string) (int64, error) {
 	return int64(size), nil
 }
 
-// ReadBitRate returns the bits per second of a rate, which may be stated in bytes.
+// ReadBitRate returns a rate in bits per second. The text may state the rate in bits or in bytes
+// per second.
 func ReadBitRate(text string) (float64, error) {
 	rate, is := inUnits(text, map[string]float64{"bit/s": 1, "B/s": 8})
 	if !is {
@@ -124,8 +126,8 @@ func ReadBitRate(text string) (float64, error) {
 	return rate, nil
 }
 
-// ReadComputeRate returns the operations per second of a rate. An addition and a multiplication
-// count as one each, for all types of numbers.
+// ReadComputeRate returns a rate in operations per second. An addition and a multiplication count
+// as one operation each, for all types of numbers.
 func ReadComputeRate(text string) (float64, error) {
 	rate, is := inUnits(text, map[string]float64{"op/s": 1, "FLOP/s": 1, "FLOPS": 1})
 	if !is {
@@ -134,7 +136,7 @@ func ReadComputeRate(text string) (float64, error) {
 	return rate, nil
 }
 
-// inUnits parses a number with one of these units, which may have an SI prefix.
+// inUnits parses a number that is followed by one of the units. The unit may have an SI prefix.
 func inUnits(text string, units map[string]float64) (number float64, is bool) {
 	number, unit, err := humanize.ParseSI(text)
 	return number * units[unit], err == nil && units[unit] > 0 && number >= 0

@@ -15,17 +15,17 @@ import (
 	"preflight/internal/text"
 )
 
-// Scope is the set of changes that a name stands for: those of a fact, of all facts below a path,
-// or of a topic.
+// Scope is the set of changes that a name stands for: the changes of one fact, of all facts below a
+// path, or of a topic.
 type Scope struct {
 	Name  string
 	topic string
 	path  *regexp.Regexp
-	exact bool // the whole path of one fact
+	exact bool // the name is the whole path of one fact
 }
 
-// ReadScope parses "shm.size", "net.interfaces.*.mtu", "python.packages", "driver" or "*", and
-// folded siblings such as "nvml.cards.[0-3,7].power.limit".
+// ReadScope parses a name such as "shm.size", "net.interfaces.*.mtu", "python.packages", "driver"
+// or "*". It also accepts folded siblings such as "nvml.cards.[0-3,7].power.limit".
 func ReadScope(name string) (Scope, error) {
 	if slices.ContainsFunc(topics, func(t topic) bool { return t.name == name }) {
 		return Scope{Name: name, topic: name}, nil
@@ -57,8 +57,8 @@ func (s Scope) Covers(c checks.Change) bool {
 	return s.path.MatchString(c.Fact) || s.path.MatchString(toldBy(c.Fact))
 }
 
-// echoes are facts that repeat another fact. A scope with that fact includes them, and they have no
-// row of their own next to it.
+// echoes maps facts to the fact that they repeat. A scope with the repeated fact includes its
+// echoes, and an echo gets no row of its own next to that fact.
 var echoes = []struct {
 	fact *regexp.Regexp
 	of   string
@@ -67,10 +67,10 @@ var echoes = []struct {
 	{regexp.MustCompile(`^python\.protobuf\.runtime$`), "python.packages.protobuf"},
 	{regexp.MustCompile(`^python\.torch\.version$`), "python.packages.torch"},
 	{regexp.MustCompile(`^env\.nccl\.(.+)$`), "env.vars.$1"},
-	{regexp.MustCompile(`^net\.ephemeral_high$`), "net.ephemeral_low"}, // one sysctl
+	{regexp.MustCompile(`^net\.ephemeral_high$`), "net.ephemeral_low"}, // one sysctl sets both
 }
 
-// toldBy returns the fact that a fact repeats, or itself.
+// toldBy returns the fact that the given fact repeats, or the given fact itself.
 func toldBy(fact string) string {
 	for _, e := range echoes {
 		if e.fact.MatchString(fact) {
@@ -80,7 +80,7 @@ func toldBy(fact string) string {
 	return fact
 }
 
-// WithoutEchoes leaves out changes that repeat another change of the node.
+// WithoutEchoes leaves out changes that repeat another change of the same node.
 func WithoutEchoes(changes []checks.Change) []checks.Change {
 	return withoutEchoes(changes, func(c checks.Change) string { return c.Fact })
 }
@@ -121,7 +121,7 @@ func TopicNames() []string {
 	return text.Map(topics, func(t topic) string { return t.name })
 }
 
-// unknownScope returns the error for an unknown name, with a similar one.
+// unknownScope returns the error for an unknown name. The error suggests a similar name.
 func unknownScope(name string) error {
 	sections := text.Map(facts.Sections(), func(section facts.Section) string { return string(section) })
 	known := text.Map(knownFacts(), func(known knownFact) string { return known.Path })
@@ -132,7 +132,7 @@ func unknownScope(name string) error {
 	return unknownFact(name)
 }
 
-// weighted is the policy's severity for a set of changes.
+// weighted is a set of changes with the severity that the policy gives to them.
 type weighted struct {
 	Scope
 	severity checks.Severity
@@ -145,18 +145,19 @@ func weightsOf(view checks.View) []weighted {
 		for _, stated := range view.Policy.Drift {
 			scope, err := ReadScope(stated.Of)
 			if err != nil {
-				continue // the policy file was already refused
+				continue // cannot happen: such a policy file was refused when it was read
 			}
 			all = append(all, weighted{scope, stated.Severity})
 		}
-		slices.Reverse(all) // of two equally specific ones, the later in the file wins
+		slices.Reverse(all) // if two statements are equally specific, the later one in the file wins
 		slices.SortStableFunc(all, func(a, b weighted) int { return cmp.Compare(b.weight(), a.weight()) })
 		return all
 	})
 }
 
-// severityOf returns the policy's severity for a change, "" if it states none. A statement for the
-// fact wins over one for its topic, and that over one for drift as a whole.
+// severityOf returns the policy's severity for a change, or "" if the policy states none. A
+// statement about the fact wins over a statement about the topic. A statement about the topic wins
+// over a statement about drift as a whole.
 func severityOf(view checks.View, c checks.Change) checks.Severity {
 	all := weightsOf(view)
 	if at := slices.IndexFunc(all, func(w weighted) bool { return w.Covers(c) }); at >= 0 {
@@ -165,8 +166,8 @@ func severityOf(view checks.View, c checks.Change) checks.Severity {
 	return view.Policy.Severities[checks.DriftID]
 }
 
-// weigh returns the verdict for a change: the policy's severity or, without one, a failure if the
-// change can break launches.
+// weigh returns the verdict for a change: the severity that the policy states. If the policy states
+// none, the verdict is a failure if the change can break launches.
 func weigh(view checks.View, node *facts.Node, c checks.Change) checks.Verdict {
 	switch severity := severityOf(view, c); {
 	case severity == checks.Error, severity == "" && breaks(node, c):

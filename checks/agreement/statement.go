@@ -3,8 +3,8 @@
 // Package agreement compares a fleet with what a team has stated (the expectations of a policy) or
 // recorded (a baseline).
 //
-// What a launch needs is judged by other packages. Facts that a run did not collect never pass: the
-// result says that they were left out.
+// Other packages check what a launch needs. Facts that a run did not collect never pass: the result
+// says that they were left out.
 package agreement
 
 import (
@@ -25,10 +25,10 @@ import (
 type statement struct {
 	checks.Expectation
 	about    facts.Description
-	path     *regexp.Regexp  // paths of its facts
-	only     map[string]bool // nodes that it applies to, empty for all
+	path     *regexp.Regexp  // matches the paths of its facts
+	only     map[string]bool // the nodes that it applies to, empty for all
 	allowed  []constraint
-	met      bool // by any node
+	met      bool // at least one node meets it
 	missed   []miss
 	sight    checks.Sight
 	unclear  []checks.Finding
@@ -36,11 +36,12 @@ type statement struct {
 }
 
 // miss is a node that does not meet the expectation. fact is the path of the wrong fact, or the
-// stated path if there are several.
+// stated path if several facts are wrong.
 type miss struct{ node, fact, got string }
 
-// ValidExpectation returns why an expectation is invalid: its fact does not exist
-// ([UnknownFactError]), or no value can meet it. The error does not name the place.
+// ValidExpectation returns the reason why an expectation is invalid, or nil if it is valid. An
+// expectation is invalid if its fact does not exist ([UnknownFactError]), or if no value can meet
+// it. The error does not name the place in the policy.
 func ValidExpectation(e checks.Expectation) error {
 	_, err := readExpectation(e)
 	return err
@@ -82,7 +83,7 @@ func (s *statement) wanted() string {
 	return text
 }
 
-// spaced adds a blank after each operator and before each unit, as in all other Want texts.
+// spaced adds a space after each operator and before each unit, as in all other Want texts.
 func spaced(values string) string {
 	return tightUnit.ReplaceAllString(tightOperator.ReplaceAllString(values, "$1 $2"), "$1 $2")
 }
@@ -92,13 +93,13 @@ var (
 	tightUnit     = regexp.MustCompile(`(\d)((?:[KMGTP]i?)?B|[kMGT]?bit/s)\b`)
 )
 
-// Held holds the expectations of a policy with their results for a fleet.
+// Held holds the expectations of a policy with the results for a fleet.
 type Held struct{ statements []statement }
 
 // HeldKey is the key of Held in the Memory of an evaluation.
 type HeldKey struct{}
 
-// Hold compares the fleet with all expectations. see returns what a check can judge.
+// Hold compares the fleet with all expectations. see returns the nodes that a check can examine.
 func Hold(fleet facts.Fleet, policy checks.Policy, see func(checks.Check) checks.Sight) *Held {
 	all := &Held{}
 	seen := map[facts.Section]sectionSight{}
@@ -122,8 +123,8 @@ func Hold(fleet facts.Fleet, policy checks.Policy, see func(checks.Check) checks
 	return all
 }
 
-// sectionSight is what the fleet shows of one section. Most nodes have one of a few contents.
-// Finding these costs more than all the comparisons that follow.
+// sectionSight holds the contents of one section across the fleet. Most nodes have one of a few
+// contents. Finding these contents costs more than all the comparisons that follow.
 type sectionSight struct {
 	section facts.Section
 	checks.Sight
@@ -135,7 +136,7 @@ func look(see func(checks.Check) checks.Sight, section facts.Section) sectionSig
 	return sectionSight{section, sight, compare.KindsOf(sight.Nodes, section)}
 }
 
-// hold compares one node of each kind.
+// hold compares the expectation with one node of each kind.
 func (s *statement) hold(seen sectionSight) {
 	isOther := func(node string) bool { return !s.names(node) }
 	s.sight.Failed = compare.Without(seen.Failed, isOther)
@@ -147,7 +148,7 @@ func (s *statement) hold(seen sectionSight) {
 			continue
 		}
 		at := &holdings[seen.kinds.Of(node)]
-		if at.verdict == "" || s.Fact == peersMTU { // the interface differs between nodes
+		if at.verdict == "" || s.Fact == peersMTU { // for peersMTU, the interface differs between nodes
 			*at = s.judge(node, seen.section)
 		}
 		switch at.verdict {
@@ -163,13 +164,13 @@ func (s *statement) hold(seen sectionSight) {
 
 type holding struct {
 	verdict   checks.Verdict // Pass, Fail or Unknown
-	fact      string         // the wrong fact, or the stated path if there are several
-	reason    string         // the node's value, or why it is unknown
-	explained bool           // for an unknown: another check reports the cause
+	fact      string         // the wrong fact, or the stated path if several facts are wrong
+	reason    string         // the node's value, or why the verdict is unknown
+	explained bool           // the verdict is unknown, and another check reports the cause
 }
 
-// judge compares one node: every value of the fact must be allowed, and there must be a value
-// unless "absent" is allowed.
+// judge compares one node with the expectation. Every value of the fact must be allowed. At least
+// one value must exist, unless "absent" is allowed.
 func (s *statement) judge(node *facts.Node, section facts.Section) holding {
 	values := s.values(node, section)
 	if full := InFull(s.Fact); len(values) == 0 || values[full] == `""` {
@@ -207,8 +208,8 @@ func (s *statement) judge(node *facts.Node, section facts.Section) holding {
 	return holding{verdict: checks.Pass}
 }
 
-// notSeen returns why a collected section does not show everything, "" if it does. Missing facts
-// are then not absent, and another check reports the cause.
+// notSeen returns the reason why a collected section does not show everything, or "" if it does.
+// Facts that are missing from such a section are not absent, and another check reports the cause.
 func notSeen(node *facts.Node, section facts.Section) string {
 	switch {
 	case section == facts.SectionNVML && node.NVML.Failure != nil:
@@ -220,7 +221,7 @@ func notSeen(node *facts.Node, section facts.Section) string {
 }
 
 // allows reports whether one of the alternatives allows a value. An alternative that cannot be
-// compared matters only if no other one allows the value.
+// compared matters only if no other alternative allows the value.
 func (s *statement) allows(value string) (bool, error) {
 	var trouble error
 	for _, c := range s.allowed {
@@ -233,7 +234,7 @@ func (s *statement) allows(value string) (bool, error) {
 	return false, trouble
 }
 
-// takes reports whether a value, in the form of a comparison of nodes, is allowed.
+// takes reports whether a value is allowed. The value has the form that a comparison of nodes uses.
 func (s *statement) takes(value string) bool {
 	if s.about.Kind == facts.Text && value != "" {
 		value = string(quoted(value))
@@ -260,10 +261,12 @@ func heldOf(view checks.View) *Held {
 	return checks.Remember(view, HeldKey{}, func() *Held { return &Held{} })
 }
 
-// Of returns the expectations for a fact in the form that a comparison with a severity needs; none
-// if the policy switches them off. Nodes that miss one are left out of the comparison, unless the
-// miss does not count, or counts less than a finding of the comparison: an error must not be
-// reduced to a warning or waived with it.
+// Of returns the expectations for a fact in the form that a comparison with a severity needs. It
+// returns none if the policy switches them off.
+//
+// Nodes that miss an expectation are left out of the comparison. They stay in it if the miss does
+// not count, or counts less than a finding of the comparison. Otherwise a policy could reduce an
+// error to a warning, or waive the error together with the miss.
 func (h *Held) Of(fact string, policy checks.Policy, weighs checks.Severity, waived func(checks.Finding, string) bool) (stated []checks.Stated) {
 	if policy.SwitchesOff(checks.ExpectationID) {
 		return nil

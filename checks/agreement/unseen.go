@@ -10,20 +10,21 @@ import (
 	"preflight/internal/text"
 )
 
-// NotCompared is a section of a node that only one of two runs saw, so that a change would not
-// show.
+// NotCompared is a section of a node that only one of two runs saw. A change in such a section
+// would not show.
 type NotCompared struct {
-	Node    string        `json:"node"`    // its name in the later run
+	Node    string        `json:"node"`    // the node's name in the later run
 	Section facts.Section `json:"section"` // "" for a node that neither run reached
-	Reason  string        `json:"reason"`  // why it was not seen
-	Earlier bool          `json:"earlier"` // the earlier run did not see it
-	// ByChoice means that the run did not collect the section on purpose, and that this hides
-	// nothing that was known before.
+	Reason  string        `json:"reason"`  // why one run did not see the section
+	Earlier bool          `json:"earlier"` // whether it was the earlier run that did not see the section
+	// ByChoice means that the run did not collect the section on purpose, and that nothing known
+	// from the other run is hidden.
 	ByChoice bool `json:"by_choice"`
 }
 
 // Unseen returns what [Changes] could not compare, node by node in the order of the later run, the
-// launching machine last. Nodes that came, went or were reached only once are in Changes instead.
+// launching machine last. It leaves out nodes that were added, removed or reached only once,
+// because Changes returns those.
 func Unseen(before, after facts.Fleet) []NotCompared {
 	all := []NotCompared{}
 	was := earlier(before.Nodes, after.Nodes)
@@ -41,9 +42,9 @@ func Unseen(before, after facts.Fleet) []NotCompared {
 	return append(all, unseenOnHead(before.Head, after.Head)...)
 }
 
-// unseenOf returns the sections of a node that only one of two runs saw. A section that was left
-// out counts as a choice in the earlier run, and for compilers, which only some launches need. In
-// the later run it hides what was known.
+// unseenOf returns the sections of a node that only one of two runs saw. A section that the earlier
+// run left out counts as a choice. In the later run, leaving out a section hides what was known. It
+// then counts as a choice only for the compilers, which only some launches need.
 func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]string) (unseen []NotCompared) {
 	for _, section := range facts.Sections() {
 		if slices.Contains(facts.Momentary, section) || !was.Has(section) && !is.Has(section) {
@@ -66,8 +67,8 @@ func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]s
 	return unseen
 }
 
-// unrecorded returns the facts of a section that only one of two files records. The other one comes
-// from an older release, and no value has changed.
+// unrecorded returns the facts of a section that only one of two saved runs records. The other run
+// was saved by an older release, so no value has changed.
 func unrecorded(was, is *facts.Node, section facts.Section) (unseen []NotCompared) {
 	for _, side := range []struct {
 		lacks, has *facts.Node
@@ -94,8 +95,8 @@ func unrecorded(was, is *facts.Node, section facts.Section) (unseen []NotCompare
 	return unseen
 }
 
-// unseenOnHead returns the same for the launchers of the launching machine, if it is the same
-// machine.
+// unseenOnHead returns what could not be compared about the launchers of the launching machine. It
+// returns nothing if the two runs used different launching machines.
 func unseenOnHead(before, after *facts.Node) []NotCompared {
 	if !sameMachine(before, after) {
 		return nil
