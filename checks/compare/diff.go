@@ -17,14 +17,14 @@ import (
 	"preflight/hostfile"
 )
 
-// Diff returns every fact on which the reached nodes differ. An absent fact counts as a value.
-// Volatile facts and facts of single nodes are left out. If a section could not be read on a node,
-// the node takes no part in its comparison: not seen is not absent. host-names compares how nodes
-// resolve names, because each node resolves only a sample of them and may rightly resolve its own
-// name differently.
+// Diff returns every fact on which the reached nodes differ. An absent fact counts as a value. Diff
+// leaves out volatile facts and facts of single nodes. If a section could not be read on a node,
+// the comparison of that section leaves out the node: not seen is not absent. Diff also leaves out
+// how nodes resolve names, which host-names compares: each node resolves only a sample of the
+// names, and may rightly resolve its own name differently.
 //
 // Each difference names every node. If every node named its interfaces differently, all differences
-// together would fill the memory. Diff therefore limits the space of each section; leftOut is the
+// together would fill the memory. Diff therefore limits the space of each section. leftOut is the
 // number of differences that did not fit.
 func Diff(nodes []facts.Node) (diffs []checks.FactDiff, leftOut int) {
 	diffs = []checks.FactDiff{}
@@ -61,15 +61,16 @@ func Diff(nodes []facts.Node) (diffs []checks.FactDiff, leftOut int) {
 	return diffs, leftOut
 }
 
-// Space for the differences of a section, in bytes: some thousand differences for a few nodes, and
-// as many for a thousand nodes. Eight GPUs that only one node has are six hundred differences.
+// Space for the differences of a section, in bytes. It holds some thousand differences for a few
+// nodes, and as many for a thousand nodes. For comparison, eight GPUs that only one node has make
+// six hundred differences.
 const (
 	roomOfSection = 128 << 10
 	roomOfNode    = 8 << 10
 )
 
 func sizeOf(d checks.FactDiff) (size int) {
-	const punctuation = 8 // around each value
+	const punctuation = 8 // bytes around each value
 	size = len(d.Fact) + punctuation
 	for _, g := range d.Groups {
 		size += len(g.Value) + punctuation
@@ -81,17 +82,17 @@ func sizeOf(d checks.FactDiff) (size int) {
 }
 
 // Kinds groups nodes that have the same facts in one section. Most nodes of a fleet belong to one
-// of a few kinds, so only one node of each kind needs to be compared.
+// of a few kinds, so it is enough to compare one node of each kind.
 type Kinds struct {
 	First []*facts.Node       // the first node of each kind
-	of    map[*facts.Node]int // the kind of each node, without entries for kind 0
+	of    map[*facts.Node]int // the kind of each node; a node of kind 0 has no entry
 }
 
 // Of returns the index of a node's kind.
 func (k Kinds) Of(node *facts.Node) int { return k.of[node] }
 
-// manyKinds is the number of recent kinds that a node is compared with before it gets a kind of its
-// own. Comparing it with older kinds would only cost time.
+// manyKinds is the number of recent kinds with which a node is compared before it gets a kind of
+// its own. Comparing the node with older kinds would only cost time.
 const manyKinds = 8
 
 func KindsOf(nodes []*facts.Node, section facts.Section) Kinds {
@@ -114,15 +115,15 @@ func KindsOf(nodes []*facts.Node, section facts.Section) Kinds {
 	return k
 }
 
-// spread holds which kinds have which values of one fact. Nearly always all nodes agree, so the
-// first value has its own field.
+// spread holds the values of one fact by kind of node. Nearly always all nodes agree, so the first
+// value has its own field.
 type spread struct {
 	first  string
 	others map[int]string // values other than first, by kind
-	have   []int32        // kinds that have the fact, ascending; at most one per node
+	have   []int32        // the kinds that have the fact, in ascending order; at most one entry per node
 }
 
-// SpreadsOf returns the spread of every fact of a section. nodes are the first nodes of each kind.
+// SpreadsOf returns the spread of every fact of a section. nodes holds the first node of each kind.
 func SpreadsOf(nodes []*facts.Node, section facts.Section) map[string]*spread {
 	spreads := map[string]*spread{}
 	for kind, node := range nodes {
@@ -136,7 +137,7 @@ func SpreadsOf(nodes []*facts.Node, section facts.Section) map[string]*spread {
 				spreads[path] = s
 			}
 			if last := len(s.have) - 1; last >= 0 && s.have[last] == int32(kind) {
-				return // a node that lists one thing twice reports it twice: the first counts
+				return // the node lists the same thing twice, and so reports the fact twice: the first value counts
 			}
 			s.have = append(s.have, int32(kind))
 			if value != s.first {
@@ -147,7 +148,8 @@ func SpreadsOf(nodes []*facts.Node, section facts.Section) map[string]*spread {
 	return spreads
 }
 
-// everywhere reports whether all of so many kinds have the fact and agree on it.
+// everywhere reports whether all kinds have the fact and agree on its value. kinds is the number of
+// kinds.
 func (s *spread) everywhere(kinds int) bool { return len(s.have) == kinds && len(s.others) == 0 }
 
 // Groups returns the nodes grouped by their value of the fact.
@@ -165,11 +167,11 @@ func (s *spread) Groups(kinds Kinds, nodes []*facts.Node) (groups []checks.FactG
 	return groups
 }
 
-// IsLookup reports whether a fact exists only on nodes where the probe asked for it. Its absence
-// then says nothing.
+// IsLookup reports whether a fact exists only on nodes where the probe resolved a certain name. The
+// absence of such a fact says nothing.
 func IsLookup(path string) bool { return strings.HasPrefix(path, "names.lookups.") }
 
-// SectionOf returns the first word of a fact's path.
+// SectionOf returns the section of a fact, which is the first word of the fact's path.
 func SectionOf(path string) facts.Section {
 	section, _, _ := strings.Cut(path, ".")
 	return facts.Section(section)
@@ -177,7 +179,7 @@ func SectionOf(path string) facts.Section {
 
 // FoldSiblings merges differences between the same nodes and values if the names of the facts
 // differ only in one number. The power limit of eight GPUs is one setting:
-// nvml.cards.[0-7].power.limit. The merged row takes the place of the first of them.
+// nvml.cards.[0-7].power.limit. The merged row takes the place of the first merged difference.
 func FoldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
 	families := map[string][]sibling{}
 	for i, d := range diffs {
@@ -204,7 +206,7 @@ func FoldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
 				numbers = append(numbers, member.number)
 				gone[member.row] = member.row != i
 			}
-			folded[i].Fact = s.before + hostfile.Fold(numbers) + s.after // such as [0-3,7]
+			folded[i].Fact = s.before + hostfile.Fold(numbers) + s.after // the numbers are folded, such as [0-3,7]
 			break
 		}
 	}
@@ -217,7 +219,7 @@ func FoldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
 	return kept
 }
 
-// sibling is the name of a fact, divided at one of its numbers.
+// sibling is the name of a fact, split at one of the numbers in it.
 type sibling struct {
 	before, number, after string
 	row                   int
@@ -225,8 +227,8 @@ type sibling struct {
 
 var numberIn = regexp.MustCompile(`\d+`)
 
-// siblings returns the ways to divide a fact's name at a number. A number with a leading 0 is not a
-// counter and is skipped.
+// siblings returns the ways to split a fact's name at a number. A number with a leading 0 is not a
+// counter, so siblings skips it.
 func siblings(fact string) (ways []sibling) {
 	for _, at := range numberIn.FindAllStringIndex(fact, -1) {
 		digits := fact[at[0]:at[1]]
@@ -245,7 +247,7 @@ func groupsKey(d checks.FactDiff) string {
 	return key.String()
 }
 
-// OrNull returns a fact's value as JSON, nil if the fact is absent.
+// OrNull returns a fact's value as JSON, or nil if the fact is absent.
 func OrNull(value string) json.RawMessage {
 	if value == "" {
 		return nil

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package compare compares nodes, versions and sizes. It finds the nodes that differ from most
-// others, the groups of nodes that a policy wants to be different, and the differences within a
-// fleet.
+// other nodes, the groups of nodes that a policy wants to be different, and the differences within
+// a fleet.
 //
-// If no value has a majority, it does not decide which nodes are wrong. An absent value counts as a
-// value.
+// If no value has a majority, the package does not decide which nodes are wrong. An absent value
+// counts as a value.
 package compare
 
 import (
@@ -21,7 +21,7 @@ import (
 	"preflight/hostfile"
 )
 
-// Group is a set of nodes with the same value; Value "" means that they have none.
+// Group is a set of nodes with the same value. Value is "" if the nodes have none.
 type Group struct {
 	Value string
 	Nodes []string
@@ -35,7 +35,7 @@ func GroupBy(nodes []*facts.Node, value func(*facts.Node) string) []Group {
 	i := -1
 	for _, node := range nodes {
 		v := value(node)
-		seen := i >= 0 && groups[i].Value == v // neighbours mostly have equal values
+		seen := i >= 0 && groups[i].Value == v // fast path: most nodes have the value of the node before them
 		if !seen {
 			i, seen = at[v]
 		}
@@ -43,7 +43,7 @@ func GroupBy(nodes []*facts.Node, value func(*facts.Node) string) []Group {
 			i = len(groups)
 			at[v] = i
 			groups = append(groups, Group{Value: v})
-			if i == 0 { // most nodes are usually in one group
+			if i == 0 { // fast path: most nodes are usually in one group
 				groups[0].Nodes = make([]string, 0, len(nodes))
 			}
 		}
@@ -53,34 +53,35 @@ func GroupBy(nodes []*facts.Node, value func(*facts.Node) string) []Group {
 	return groups
 }
 
-// Shown returns a value as a report shows it: "absent" for "".
+// Shown returns a value in the form that a report shows. "" is shown as "absent".
 func Shown(value string) string { return cmp.Or(value, "absent") }
 
-// Comparison is one property to compare, and the nodes that can be compared in it.
+// Comparison is one property to compare, with the nodes for which it can be compared.
 type Comparison struct {
 	Name  string
-	Value func(*facts.Node) string // "" if the node does not have it
+	Value func(*facts.Node) string // returns "" if the node does not have the property
 	Among []*facts.Node
-	// Want is the right value, whatever most nodes have, if any node has it; "" if it is not known.
+	// Want is the right value if any node has it, even if most nodes have another value. It is ""
+	// if the right value is not known.
 	Want string
 }
 
-// Among returns the comparison of nodes in one property.
+// Among returns a comparison of one property between the given nodes.
 func Among(nodes []*facts.Node, name string, value func(*facts.Node) string) Comparison {
 	return Comparison{Name: name, Value: value, Among: nodes}
 }
 
-// Deviation is one property in which nodes differ from most nodes.
+// Deviation is one property in which some nodes differ from most nodes.
 type Deviation struct {
 	Name, Got, Want string
-	Groups          []Group // if no value has a majority: the nodes by value, otherwise nil
+	Groups          []Group // the nodes by value if no value has a majority, otherwise nil
 }
 
-// Difference holds all properties in which the same nodes differ from most. A machine that was not
-// updated is one cause, however many packages it affects.
+// Difference holds all properties in which the same nodes differ from most nodes. A machine that
+// was not updated is one cause, however many packages differ.
 type Difference struct {
 	Nodes []string
-	// Split means that no value has a majority. Then Nodes are all nodes, Got names the nodes of
+	// Split means that no value has a majority. Nodes then lists all nodes, Got names the nodes of
 	// every value, and Want is empty.
 	Split      bool
 	Deviations []Deviation
@@ -94,8 +95,8 @@ func (c Comparison) agreed() bool {
 	return !slices.ContainsFunc(c.Among[1:], func(node *facts.Node) bool { return c.Value(node) != first })
 }
 
-// Differences evaluates the comparisons and collects the deviations by the nodes that differ, in
-// the order of the comparisons.
+// Differences evaluates the comparisons in their order. It joins the deviations of the same nodes
+// into one difference.
 func Differences(all ...Comparison) []Difference {
 	var found []Difference
 	at := map[string]int{}
@@ -138,8 +139,8 @@ func Differences(all ...Comparison) []Difference {
 	return found
 }
 
-// Findings returns a finding for each difference, with the verdict, the message and the remedy of
-// common.
+// Findings returns a finding for each difference. The findings take their verdict, message and
+// remedy from common.
 func Findings(what string, differences []Difference, common checks.Finding) (findings []checks.Finding) {
 	for _, d := range differences {
 		f := d.Finding(what)
@@ -149,7 +150,8 @@ func Findings(what string, differences []Difference, common checks.Finding) (fin
 	return findings
 }
 
-// Finding returns the difference as a finding; what is a plural that names the properties compared.
+// Finding returns the difference as a finding. what is a plural noun that names the compared
+// properties.
 func (d Difference) Finding(what string) checks.Finding {
 	var got, want []string
 	for _, dev := range d.Deviations {
@@ -182,11 +184,11 @@ func (d Difference) Finding(what string) checks.Finding {
 	}
 }
 
-// widestSummary is the greatest length in bytes of a summary that names both values.
+// widestSummary is the greatest length, in bytes, of a summary that still names both values.
 const widestSummary = 80
 
-// Apart formats two sizes so that their texts differ if the sizes do: "12 GiB" would not explain
-// why 12 GiB are too little.
+// Apart formats two sizes. The texts differ if the sizes differ: the text "12 GiB" for both would
+// not explain why 12 GiB are too little.
 func Apart(got, want int64) (gotText, wantText string) {
 	gotText, wantText = humanize.IBytes(uint64(got)), humanize.IBytes(uint64(want))
 	if got != want && gotText == wantText {

@@ -12,13 +12,14 @@ import (
 )
 
 // An expectation of the policy outweighs the majority. The expectation check reports all nodes that
-// miss one, however many they are. Comparing them with the other nodes as well would report them
-// twice, and would blame the wrong nodes if they are the majority.
+// miss an expectation, however many they are. Comparing these nodes with the other nodes as well
+// would report them twice. It would also blame the wrong nodes if most nodes miss the expectation.
 
 // PackagePath returns the path of the fact that holds a package's version.
 func PackagePath(name string) string { return "python.packages." + name }
 
-// AsStated returns the nodes without those that miss an expectation of the policy on a fact.
+// AsStated returns the given nodes, but leaves out those that miss an expectation of the policy on
+// a fact.
 func AsStated(view checks.View, nodes []*facts.Node, fact string) []*facts.Node {
 	return meeting(nodes, statedOf(view, fact))
 }
@@ -30,8 +31,8 @@ func meeting(nodes []*facts.Node, stated []checks.Stated) []*facts.Node {
 	return Without(nodes, misses)
 }
 
-// Without returns the elements for which is returns false. It does not copy the slice if that is
-// all of them, which is the usual case.
+// Without returns the elements for which is returns false. In the usual case, where is returns
+// false for all elements, Without returns the slice itself and not a copy.
 func Without[T any](all []T, is func(T) bool) []T {
 	if !slices.ContainsFunc(all, is) {
 		return slices.Clip(all)
@@ -39,7 +40,8 @@ func Without[T any](all []T, is func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), is)
 }
 
-// Split divides values by a condition. Both parts keep their order.
+// Split divides values into those for which is returns true and the rest. Both parts keep their
+// order.
 func Split[T any](all []T, is func(T) bool) (those, rest []T) {
 	for _, each := range all {
 		if is(each) {
@@ -58,19 +60,22 @@ func statedOf(view checks.View, fact string) []checks.Stated {
 	return view.Stated(fact)
 }
 
-// side is a group of nodes that the policy itself wants to be different from all others: it allows
-// no value of the group elsewhere, and no value from elsewhere in the group.
+// side is a group of nodes that the policy itself wants to be different from all other nodes. The
+// policy allows none of the group's values on other nodes, and no value of other nodes in the
+// group.
 type side struct {
-	keys   []string          // each lists the statements that apply to a node
+	keys   []string          // each key identifies the statements that apply to a node
 	stated [][]checks.Stated // the statements of each key
-	values map[string]bool   // values of nodes that meet the statements
+	values map[string]bool   // the values of the nodes that meet the statements
 }
 
-// ByPolicy divides a comparison if the policy demands that nodes differ: for example, it states the
-// driver "==550.54.15" for some and "==570.86.15" for others, and the nodes have them. A weaker
-// statement divides nothing, because it does not demand a difference, and a fleet with differences
-// must not pass. A node without a statement belongs to the nodes with the same value. If no node
-// has the same value, all nodes are compared with each other.
+// ByPolicy divides a comparison if the policy demands that nodes differ. For example, the policy
+// states the driver "==550.54.15" for some nodes and "==570.86.15" for others, and the nodes have
+// these drivers. A weaker statement divides nothing: it does not demand a difference, and a fleet
+// with differences must not pass.
+//
+// A node without a statement is compared with the nodes that have the same value. If no node has
+// the same value, all nodes are compared with each other.
 func ByPolicy(view checks.View, a Comparison, fact string) []Comparison {
 	stated := statedOf(view, fact)
 	a.Among = meeting(a.Among, stated)
@@ -104,7 +109,7 @@ func concerning(stated []checks.Stated, node *facts.Node) (key string, those []c
 }
 
 // sidesOf returns the sides of a comparison. Only nodes that meet their statements form a side. If
-// the policy allows a value on two sides, they become one.
+// the policy allows a value on two sides, the two sides are merged.
 func sidesOf(a Comparison, stated []checks.Stated) []side {
 	if len(stated) == 0 {
 		return nil

@@ -11,16 +11,16 @@ import (
 )
 
 // Edition is a version as packages, drivers and kernels write it: 2.5.1+cu124, 1.13.0a0, 2.0.post1,
-// 550.54.15, 5.15.0-107-generic. Semantic versioning orders them differently: there 5.15.0-107
-// comes before 5.15.0, and .post1 is not valid.
+// 550.54.15, 5.15.0-107-generic. Semantic versioning does not fit: it orders 5.15.0-107 before
+// 5.15.0, and rejects .post1.
 // Source: PEP 440; the build number of a kernel or a distribution marks a later release.
 type Edition struct {
-	Release []int // as many numbers as are written: 3.10.0 is more specific than 3.10
-	pre     []int // stage (alpha 0, beta 1, candidate 2) and its number; nil for none
-	post    []int // the build of a release, such as 107; nil for none
-	dev     []int // nil for none
+	Release []int // only the written numbers: 3.10.0 is more specific than 3.10
+	pre     []int // the stage of a pre-release (alpha 0, beta 1, candidate 2) and its number; nil for none
+	post    []int // the build number of a release, such as 107; nil for none
+	dev     []int // the number of a development release; nil for none
 	local   string
-	tail    string // such as "-generic", which has no order
+	tail    string // the rest, such as "-generic", which has no order
 }
 
 var editionText = regexp.MustCompile(`^[vV]?(?P<release>\d+(?:\.\d+)*)` +
@@ -30,13 +30,15 @@ var editionText = regexp.MustCompile(`^[vV]?(?P<release>\d+(?:\.\d+)*)` +
 	`(?:\+(?P<local>[A-Za-z0-9._-]+))?` +
 	`(?P<tail>[-_.~].*)?$`)
 
-// Operators are the operators of a comparison. A longer one comes before its own prefix.
+// Operators lists the operators of a comparison. An operator comes before any operator that is a
+// prefix of it.
 var Operators = []string{">=", "<=", "==", "!=", ">", "<"}
 
 // orders lists, for each operator, the results of a comparison that satisfy it.
 var orders = map[string][]int{">=": {0, 1}, "<=": {-1, 0}, ">": {1}, "<": {-1}, "!=": {-1, 1}, "==": {0}}
 
-// CutOperator returns the leading operator of a comparison, "" for none, and the rest.
+// CutOperator splits a comparison into its leading operator, which is "" if there is none, and the
+// rest.
 func CutOperator(comparison string) (operator, operand string) {
 	for _, each := range Operators {
 		if rest, begins := strings.CutPrefix(comparison, each); begins {
@@ -46,8 +48,8 @@ func CutOperator(comparison string) (operator, operand string) {
 	return "", comparison
 }
 
-// Takes reports whether a value that compares as order (-1, 0 or 1) with the operand satisfies the
-// operator.
+// Takes reports whether the operator accepts a value. order is the result of comparing the value
+// with the operand: -1, 0 or 1.
 func Takes(operator string, order int) bool { return slices.Contains(orders[operator], order) }
 
 // ReadEdition parses a version. It returns nil if the text is not a version.
@@ -89,8 +91,8 @@ func ReadEdition(text string) *Edition {
 	return e
 }
 
-// Compare orders two versions. Build labels such as "+cu124" and "-generic" have no order. Numbers
-// that are not written count as 0.
+// Compare orders two versions. Labels of a build such as "+cu124" and "-generic" have no order.
+// Numbers that are not written count as 0.
 func (e *Edition) Compare(other *Edition) int {
 	return cmp.Or(
 		slices.Compare(shortest(e.Release), shortest(other.Release)),
@@ -118,7 +120,7 @@ func (e *Edition) stage() []int {
 	return []int{3}
 }
 
-// compareLast compares two numbers of which nil is the greatest.
+// compareLast compares two numbers. nil counts as greater than every number.
 func compareLast(a, b []int) int {
 	if (a == nil) != (b == nil) {
 		return cmp.Compare(len(b), len(a))
@@ -126,11 +128,12 @@ func compareLast(a, b []int) int {
 	return slices.Compare(a, b)
 }
 
-// Meets reports whether a version equals the stated one, to the precision of the statement.
+// Meets reports whether a version equals the stated version, as precisely as the stated version is
+// written.
 func (e *Edition) Meets(stated *Edition) bool { return e.Compare(stated) == 0 && e.builtAs(stated) }
 
-// Begins reports whether a version belongs to the stated one: 3.11.2 belongs to 3.11, and
-// 6.8.0-45-generic to 6.8.0. Pre-releases come before the release and only equal themselves.
+// Begins reports whether a version belongs to the stated version: 3.11.2 belongs to 3.11, and
+// 6.8.0-45-generic to 6.8.0. A pre-release comes before its release, so it belongs only to itself.
 func (e *Edition) Begins(stated *Edition) bool {
 	switch {
 	case stated.pre != nil || stated.dev != nil:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package engine evaluates a catalogue of checks over a fleet. It decides which nodes each check
-// can see and in which order the checks run, applies the policy to their findings, and concludes
+// can see and in which order the checks run. It applies the policy to their findings, and concludes
 // the report.
 //
-// It knows no check by name: a check declares what the engine must know (Needs, DependsOn, Rung).
-// It does no I/O, and reports each cause only once.
+// The engine knows no check by name: a check declares what the engine must know (Needs, DependsOn,
+// Rung). The engine does no I/O, and reports each cause only once.
 package engine
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 // Evaluate runs the catalogue over a fleet and returns the report. It is pure: the same input gives
-// the same report. The caller sets Seconds, Began, Version and Hostfile.
+// the same report. The caller sets the report's Seconds, Began, Version and Hostfile.
 func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) checks.Report {
 	report := checks.Report{
 		Schema:       checks.Schema,
@@ -60,9 +60,9 @@ func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Pre
 	return report
 }
 
-// InOrder returns the indexes of the checks in the order of evaluation: the order of the catalogue,
-// but with the dependencies of a check before it. A dependency that is not in the catalogue finds
-// nothing.
+// InOrder returns the indexes of the checks in the order of evaluation. That is the order of the
+// catalogue, except that the dependencies of a check come before the check. A dependency that is
+// not in the catalogue finds nothing.
 func InOrder(catalogue []checks.Check) []int {
 	place := map[string]int{}
 	for i, check := range catalogue {
@@ -95,7 +95,7 @@ type evaluation struct {
 	ladder  []checks.Check
 	held    *agreement.Held
 	waivers *waivers
-	// found holds the findings of each check that has run, with the verdicts of the policy.
+	// found holds the findings of each check that has run, with the verdicts under the policy.
 	found map[string][]checks.Finding
 	// reported holds, for each check and node, the gravest finding that counts.
 	reported map[string]map[string]checks.Finding
@@ -188,21 +188,21 @@ func (e *evaluation) run(check checks.Check, sight checks.Sight) []checks.Findin
 	return findings
 }
 
-// mustDepend panics if a check asks for another one that it has not declared: that check may not
-// have run yet.
+// mustDepend panics if a check asks for the findings of a check that it does not list in DependsOn.
+// The other check might not have run yet.
 func mustDepend(check checks.Check, id string) {
 	if !slices.Contains(check.DependsOn, id) {
 		panic(fmt.Sprintf("checks: %s asks what %s found, and does not depend on it", check.ID, id))
 	}
 }
 
-// question asks for the nodes with a finding of one of some verdicts.
+// question asks for the nodes for which a check has a finding with one of some verdicts.
 type question struct {
 	check    string
 	verdicts [4]checks.Verdict
 }
 
-// answer computes the nodes once per question, because checks ask for each node.
+// answer computes the answer to each question only once, because checks ask again for each node.
 func (e *evaluation) answer(check string, verdicts []checks.Verdict) map[string]bool {
 	q := question{check: check}
 	copy(q.verdicts[:], verdicts)
@@ -249,9 +249,9 @@ func complete(f *checks.Finding, check checks.Check) {
 	}
 }
 
-// unreported drops unknowns that an earlier check has already reported for the same nodes with the
-// same words. A section that did not answer is then one line, and not one for each check that needs
-// it. The verdicts of the checks stay unknown.
+// unreported leaves out unknowns that an earlier check has already reported for the same nodes in
+// the same words. A section that did not answer then takes one line, not one for each check that
+// needs the section. The verdicts of the checks stay unknown.
 func unreported(reported map[[2]string]bool, findings []checks.Finding) []checks.Finding {
 	var fresh []checks.Finding
 	for _, f := range findings {
@@ -271,9 +271,9 @@ func unreported(reported map[[2]string]bool, findings []checks.Finding) []checks
 	return fresh
 }
 
-// conclude returns the verdict of a check, with the reason for a skip or an unknown, or with what a
-// pass does not cover. A check is skipped only if it saw every reached node: it might apply to the
-// others.
+// conclude returns the verdict of a check. The text is the reason for a skip or an unknown, or says
+// what a pass does not cover. A check is skipped only if it saw every reached node, because it
+// might apply to the nodes that it did not see.
 func conclude(findings []checks.Finding, sight checks.Sight) (checks.Verdict, string) {
 	verdict, skipped := checks.Pass, ""
 	var reasons, but []string
@@ -298,7 +298,7 @@ func conclude(findings []checks.Finding, sight checks.Sight) (checks.Verdict, st
 	}
 	switch gone := hostfile.Fold(sight.Failed) + " not reached"; {
 	case len(sight.Failed) == 0:
-	case len(sight.Nodes) == 0: // nothing was judged
+	case len(sight.Nodes) == 0: // the check saw no node
 		reasons = append(reasons, gone)
 	default:
 		but = append(but, gone)

@@ -15,28 +15,28 @@ import (
 	"preflight/launch"
 )
 
-// addressing holds what commands need to know about the machines of a launch. The key "" is the
-// launching machine.
+// addressing holds what commands need to know about the machines of a launch. The key "" stands for
+// the launching machine.
 type addressing struct {
-	position map[string]int      // a node's place in the hostfile
-	root     map[string]bool     // reports whether preflight is root on a machine
-	tools    map[string][]string // the tools of a machine, missing if unknown: see facts.Host.Tools
-	port     int                 // --ssh_port, 0 for none
-	srun     []string            // the options of srun that reached the nodes, nil if srun did not
-	pods     []string            // the options of kubectl that reached the nodes, nil if kubectl did not
-	hostfile string              // the hostfile that was read
-	inside   map[string][]string // the command that enters the container of a node's ranks
+	position map[string]int      // each node's position in the hostfile
+	root     map[string]bool     // whether preflight is root on each machine
+	tools    map[string][]string // the tools of each machine, no entry if unknown: see facts.Host.Tools
+	port     int                 // the value of --ssh_port, 0 for none
+	srun     []string            // the options with which srun reached the nodes, nil if srun did not reach them
+	pods     []string            // the options with which kubectl reached the nodes, nil if kubectl did not reach them
+	hostfile string              // the path of the hostfile that was read
+	inside   map[string][]string // the command that enters the container of each node's ranks
 }
 
-// typedAgain matches the options of srun and kubectl that printed commands repeat: they name a place.
-// All other options of a saved run are left out.
+// typedAgain matches the options of srun and kubectl that printed commands repeat because they name
+// a place. All other options of a saved run are left out.
 var typedAgain = map[string]*regexp.Regexp{
 	"kubectl": regexp.MustCompile(`^--(context|namespace|container)=[\w.:/@-]+$`),
 	"srun":    regexp.MustCompile(`^--(jobid|container-(image|name|mounts|workdir))=[\w.:/@#,+-]+$`),
 }
 
-// reachedBy returns the options with which srun or kubectl reached the nodes, without those that are
-// not repeated; nil if it did not reach them.
+// reachedBy returns the options with which srun or kubectl reached the nodes, without the options
+// that are not repeated. It returns nil if that program did not reach the nodes.
 func reachedBy(carrier string, nodes []facts.Node) (options []string) {
 	for i := range nodes {
 		if ssh := nodes[i].SSH; ssh != nil && ssh.Carrier == carrier && len(options) == 0 {
@@ -63,7 +63,7 @@ func NewAddressing(fleet facts.Fleet, p launch.Prediction) addressing {
 	return r
 }
 
-// know keeps a machine's user and tools under a name.
+// know records a machine's user and tools under a name.
 func (r addressing) know(name string, machine *facts.Node) {
 	r.root[name] = isRoot(machine)
 	if machine.Host != nil && machine.Host.Tools != nil {
@@ -71,14 +71,14 @@ func (r addressing) know(name string, machine *facts.Node) {
 	}
 }
 
-// lacks reports whether a machine is known to have no such program.
+// lacks reports whether a program is known to be missing on a machine.
 func (r addressing) lacks(name, program string) bool {
 	tools, known := r.tools[name]
 	return known && !slices.Contains(tools, program)
 }
 
-// Fold joins findings that differ only in their nodes, and writes the nodes into their fixes and
-// messages.
+// Fold joins findings that differ only in their nodes. It writes the nodes into the fixes and
+// messages of the findings.
 func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 	var folded []checks.Finding
 	at := map[string]int{}
@@ -90,7 +90,7 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 			continue
 		}
 		at[key] = len(folded)
-		f.Nodes = append([]string{}, f.Nodes...) // never null in JSON, never the check's own slice
+		f.Nodes = append([]string{}, f.Nodes...) // a copy that is never null in JSON
 		f.Changes = slices.Clip(f.Changes)
 		folded = append(folded, f)
 	}
@@ -110,7 +110,7 @@ func (r addressing) writeNodes(f *checks.Finding) {
 			Nodes: f.Nodes, Port: r.port, Srun: r.srun, Pods: r.pods, Hostfile: r.hostfile,
 			Inside: func(node string) []string { return r.inside[node] }, IsRoot: func(node string) bool { return r.root[node] }, Lacks: r.lacks,
 		})
-		switch { // one note is enough if several commands cannot be printed
+		switch { // if several commands cannot be printed, one note is enough
 		case isCommand && !slices.Contains(f.Fix, line):
 			f.Fix, f.Roles = append(f.Fix, line), append(f.Roles, command.Role())
 		case !isCommand && !slices.Contains(f.Notes, line):
@@ -124,8 +124,8 @@ func (r addressing) writeNodes(f *checks.Finding) {
 	}
 }
 
-// isRoot reports whether preflight is root on a machine. Without facts of the machine, the account of
-// the login decides.
+// isRoot reports whether preflight is root on a machine. If there are no facts of the machine, the
+// account of the login decides.
 func isRoot(node *facts.Node) bool {
 	if node.Host != nil {
 		return node.Host.User == "root"

@@ -10,7 +10,7 @@ import (
 	"preflight/facts"
 )
 
-// sightOf returns the nodes that a check can judge, and why it cannot judge the others.
+// sightOf returns the nodes that a check can examine, and why it cannot examine the others.
 func (e *evaluation) sightOf(check checks.Check) checks.Sight {
 	if !check.OnHead {
 		return e.sight(check)
@@ -24,7 +24,8 @@ func (e *evaluation) sightOf(check checks.Check) checks.Sight {
 	return sight
 }
 
-// sight computes the sight once for all checks that need the same sections of nodes.
+// sight computes the sight of a check only once for all checks that need the same sections of the
+// nodes.
 func (e *evaluation) sight(check checks.Check) checks.Sight {
 	needs := fmt.Sprint(check.Rung, check.Needs)
 	sight, known := e.sights[needs]
@@ -32,7 +33,7 @@ func (e *evaluation) sight(check checks.Check) checks.Sight {
 		sight = e.look(check)
 		e.sights[needs] = sight
 	}
-	sight.Unknown = slices.Clone(sight.Unknown) // the check changes them
+	sight.Unknown = slices.Clone(sight.Unknown) // a copy, because the check changes the findings
 	return sight
 }
 
@@ -62,16 +63,16 @@ func (e *evaluation) look(check checks.Check) (sight checks.Sight) {
 	return sight
 }
 
-// stop is where the login to a node failed, and its consequences.
+// stop describes the failure of the login to a node, and its consequences.
 type stop struct {
 	finding checks.Finding
 	// silenced means that the check that would report the failure is switched off. The finding then
-	// appears under each other check, so that no node is left out silently.
+	// appears under each other check, so no node is left out silently.
 	silenced bool
-	fails    bool // whether that check fails the run
+	fails    bool // whether the check that reports the failure fails the run
 }
 
-// stopOf computes the stop once per node, because every check asks for it.
+// stopOf computes the stop only once per node, because every check asks for it.
 func (e *evaluation) stopOf(node *facts.Node) stop {
 	at, known := e.stops[node]
 	if !known {

@@ -12,20 +12,21 @@ import (
 	"preflight/hostfile"
 )
 
-// expired reports whether the last day of the waiver is over. Days as text sort correctly.
+// expired reports whether the last day of the waiver is over. Comparing the days as text gives the
+// right order.
 func (w waiver) expired(today string) bool { return today > w.Until }
 
-// covers reports whether the waiver applies to a node; "" is the launching machine.
+// covers reports whether the waiver applies to a node. "" stands for the launching machine.
 func (w waiver) covers(node string) bool {
 	return len(w.Nodes) == 0 || slices.Contains(w.Nodes, node) || slices.Contains(w.Nodes, hostfile.Bare(node))
 }
 
-// waivers holds the waivers of a policy, and which findings of this run they cover.
+// waivers holds the waivers of a policy, and the findings of this run that they cover.
 type waivers struct {
-	today  string // "" if unknown; then nothing is waived
+	today  string // "" if unknown; nothing is waived then
 	each   []waiver
 	taken  []taking
-	judged map[string]bool // IDs of the checks that could judge everything
+	judged map[string]bool // IDs of the checks that could examine everything
 }
 
 type waiver struct {
@@ -35,14 +36,15 @@ type waiver struct {
 	short []shortfall
 }
 
-// shortfall is a finding on a node of which a waiver covers only some facts. left are the facts
+// shortfall is a finding on a node for which waivers cover only some facts. left lists the facts
 // that no waiver covers.
 type shortfall struct {
 	node string
 	left []string
 }
 
-// taking holds the findings that some waivers cover together; by are the indexes of these waivers.
+// taking holds the findings that some waivers cover together. by lists the indexes of these
+// waivers.
 type taking struct {
 	by       []int
 	findings []checks.Finding
@@ -79,8 +81,8 @@ func factsOf(f checks.Finding) []string {
 	return f.Facts
 }
 
-// covering returns the waivers that together cover all facts of a finding on a node: a single one
-// if possible. left are the facts that none covers.
+// covering returns the waivers that together cover all facts of a finding on a node. If one waiver
+// covers all of them, the result is that waiver alone. left lists the facts that no waiver covers.
 func (w *waivers) covering(f checks.Finding, node string) (by []int, left []string) {
 	inForce := w.inForce(f.Check, node)
 	for _, i := range inForce {
@@ -106,12 +108,12 @@ func (w *waivers) waives(f checks.Finding, node string) bool {
 	return by != nil && left == nil
 }
 
-// takeOut removes the waived nodes from a check's findings, and reports whether there were any.
+// takeOut removes the waived nodes from a check's findings. It reports whether it removed any.
 func (w *waivers) takeOut(findings []checks.Finding) (counting []checks.Finding, waived bool) {
 	for _, f := range findings {
 		where := f.Nodes
 		if len(where) == 0 {
-			where = []string{""} // the launching machine's, or of no machine
+			where = []string{""} // a finding of the launching machine, or of no machine
 		}
 		var nodes []string
 		for _, node := range where {
@@ -155,15 +157,15 @@ func (w *waivers) take(f checks.Finding, node string) bool {
 	return true
 }
 
-// note records whether a check could judge everything. If so, a waiver that covered nothing is not
-// needed.
+// note records whether a check could examine everything. If it could, a waiver for the check that
+// covered nothing is not needed.
 func (w *waivers) note(check checks.Check, verdict checks.Verdict, findings []checks.Finding, sight checks.Sight) {
 	unclear := slices.ContainsFunc(findings, func(f checks.Finding) bool { return f.Verdict == checks.Unknown })
 	w.judged[check.ID] = verdict != checks.Skip && !unclear && sight.Head == "" && len(sight.Unreached)+len(sight.Failed) == 0
 }
 
 // waived returns the waived findings in the order of the waivers. A finding that several waivers
-// cover together counts again when the first of them expires.
+// cover together counts again as soon as the first of these waivers expires.
 func (w *waivers) waived(r addressing) (all []checks.Waived) {
 	slices.SortFunc(w.taken, func(a, b taking) int { return slices.Compare(a.by, b.by) })
 	for _, t := range w.taken {

@@ -14,21 +14,21 @@ import (
 
 // Audience describes the machines for which the commands of a finding are written.
 type Audience struct {
-	Nodes    []string // nodes of the finding in hostfile order, nil for the launching machine
-	Port     int      // --ssh_port, 0 for none
-	Srun     []string // options of srun if it replaces ssh, otherwise nil
-	Pods     []string // options of kubectl exec if the nodes are pods, otherwise nil
-	Hostfile string   // the hostfile that was read
-	// Inside returns the command that enters the container of the ranks on a node, nil if the ranks
-	// run on the node itself.
+	Nodes    []string // the nodes of the finding in hostfile order, nil for the launching machine
+	Port     int      // the value of --ssh_port, 0 for none
+	Srun     []string // the options of srun if srun replaces ssh, otherwise nil
+	Pods     []string // the options of kubectl exec if the nodes are pods, otherwise nil
+	Hostfile string   // the path of the hostfile that was read
+	// Inside returns the command that enters the container of the ranks on a node, or nil if the
+	// ranks run on the node itself.
 	Inside func(node string) []string
 	IsRoot func(node string) bool // reports whether preflight logs in as root; "" is the launching machine
 	// Lacks reports whether a program is known to be missing on a node; "" is the launching machine.
 	Lacks func(node, program string) bool
 }
 
-// Addressed returns the line to paste. If no command does it, isCommand is false and line is a
-// note.
+// Addressed returns the line to paste. If no command performs the step, isCommand is false and line
+// is a note.
 func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	nodes := to.Nodes
 	if c.at != nil {
@@ -43,7 +43,7 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 		each = hostfile.Bare(nodes[0])
 	}
 	var words []string
-	kept := false // runs on the machine although its ranks run in a container
+	kept := false // whether the command runs on the machine although the ranks run in a container
 	if remote && to.Inside != nil {
 		words = to.Inside(nodes[0])
 		kept = words != nil && c.isOutside()
@@ -83,7 +83,8 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 
 const andTheOthers = "and so on each of the others, in what its ranks run in"
 
-// alike returns the nodes that are entered with the same command as the first of them.
+// alike returns the nodes whose container is entered with the same command as that of the first
+// node.
 func (to Audience) alike(nodes []string) []string {
 	words := to.inside(nodes[0])
 	return slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !slices.Equal(to.inside(name), words) })
@@ -100,8 +101,8 @@ func arePrintable(words []string) bool {
 	return !slices.ContainsFunc(words, func(word string) bool { return !isPrintable(word) })
 }
 
-// handedOn returns code for nodes as a person types it on the launching machine, after the words
-// that enter the container of the ranks.
+// handedOn returns the line that runs code on nodes, as a person types it on the launching machine.
+// words are the command that enters the container of the ranks, nil for none.
 func (to Audience) handedOn(nodes []string, code string, words []string) string {
 	if words != nil {
 		code = strings.Join(text.Map(words, text.Quote), " ") + " sh -c " + text.Quote(code)
@@ -117,8 +118,8 @@ func (to Audience) handedOn(nodes []string, code string, words []string) string 
 	return to.remoteShell(nodes) + " " + oneWord(code)
 }
 
-// isRoot reports whether preflight is root wherever a command runs. Such a command needs no sudo,
-// and containers often have none.
+// isRoot reports whether preflight is root on every machine on which a command runs. The command
+// then needs no sudo, which many containers lack.
 func (to Audience) isRoot(nodes []string, onThem bool) bool {
 	if !onThem || len(nodes) == 0 {
 		nodes = []string{""}
@@ -126,8 +127,8 @@ func (to Audience) isRoot(nodes []string, onThem bool) bool {
 	return !slices.ContainsFunc(nodes, func(node string) bool { return !to.IsRoot(node) })
 }
 
-// names resolves the placeholders of a command that depend on its audience. nodes are the nodes
-// that it runs on.
+// names resolves the placeholders of a command that depend on its audience. nodes are the nodes on
+// which the command runs.
 func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 	return func(name string) (Arg, bool) {
 		switch {
@@ -166,12 +167,13 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 	}
 }
 
-// pasteable returns a command that leaves the lines after it to the shell when they are pasted
-// together: ssh and srun would read them as the input of the command. An editor gets a terminal.
+// pasteable returns a command that does not consume the lines after it when several lines are
+// pasted together. Otherwise ssh and srun would read those lines as the input of the command. A
+// command that opens an editor gets a terminal.
 func pasteable(line string) string {
 	program, rest, _ := strings.Cut(line, " ")
 	switch {
-	case program == "ssh" && (strings.Contains(rest, "sudoedit ") || strings.Contains(rest, " vi ")): // vi is what root gets for sudoedit
+	case program == "ssh" && (strings.Contains(rest, "sudoedit ") || strings.Contains(rest, " vi ")): // for root, sudoedit becomes vi
 		return "ssh -t " + rest
 	case program == "ssh":
 		return "ssh -n " + rest
@@ -181,7 +183,7 @@ func pasteable(line string) string {
 	return line
 }
 
-// remoteShell returns the words before a command that run it on nodes.
+// remoteShell returns the words that, before a command, run the command on nodes.
 func (to Audience) remoteShell(nodes []string) string {
 	port := to.Port
 	switch {
@@ -201,12 +203,12 @@ func (to Audience) remoteShell(nodes []string) string {
 	return pdsh
 }
 
-// behindBlanks returns the quoted words, each with a blank before it.
+// behindBlanks returns the words, each quoted and with a space before it.
 func behindBlanks(all []string) string {
 	return strings.Join(append([]string{""}, text.Map(all, text.Quote)...), " ")
 }
 
-// jobOf returns the Slurm job in srun's options, by default the job of the shell that runs the
+// jobOf returns the Slurm job in srun's options. The default is the job of the shell that runs the
 // command.
 func jobOf(srun []string) Arg {
 	for _, option := range srun {
@@ -217,7 +219,7 @@ func jobOf(srun []string) Arg {
 	return raw("$SLURM_JOB_ID")
 }
 
-// inPods runs a command in pods, one after another.
+// inPods returns a line that runs a command in pods, one pod after another.
 func (to Audience) inPods(nodes []string, command string) string {
 	options := to.ofKubectl("--")
 	if len(nodes) == 1 {
@@ -226,8 +228,8 @@ func (to Audience) inPods(nodes []string, command string) string {
 	return "for pod in " + strings.Join(bare(nodes), " ") + "; do kubectl exec $pod" + options + " --" + command + "; done"
 }
 
-// ofKubectl returns the options with these prefixes. Some kubectl commands do not take all options
-// of exec.
+// ofKubectl returns the kubectl options that begin with one of these prefixes. Some kubectl
+// commands do not accept all options of exec.
 func (to Audience) ofKubectl(beginnings ...string) string {
 	var some []string
 	for _, option := range to.Pods {
@@ -238,8 +240,8 @@ func (to Audience) ofKubectl(beginnings ...string) string {
 	return behindBlanks(some)
 }
 
-// oneWord quotes code as one word for the local shell, if possible without changing any character
-// of it.
+// oneWord quotes code as one word for the local shell. If possible, it does so without changing any
+// character of the code.
 func oneWord(code string) string {
 	switch {
 	case !strings.ContainsAny(code, "|&;<>()$`\"'\\*?[]{}~#!\n"):
@@ -252,7 +254,7 @@ func oneWord(code string) string {
 	return text.Quote(code)
 }
 
-// changesInDouble is what a shell reads in double quotes.
+// changesInDouble matches text that a shell interprets inside double quotes.
 var changesInDouble = regexp.MustCompile("[\"$`!]|\\\\(\\\\|$)")
 
 func areHosts(nodes []string) bool {

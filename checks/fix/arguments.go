@@ -38,13 +38,13 @@ type (
 	Variable string
 	// Setting is an environment variable with its value.
 	Setting struct{ Variable, Value string }
-	// Number is a count, a size or a port, and is never negative.
+	// Number is a count, a size or a port. It is never negative.
 	Number int64
 	// Text is prose in a remark.
 	Text string
 )
 
-// Code is code as an argument: an optional part, or one of two variants.
+// Code returns code as an argument. It serves for an optional part, or for one of two variants.
 func Code(code literal, args ...Arg) Arg { return filled{code, args} }
 
 // Join returns the arguments with separator between them. An empty list is refused.
@@ -67,7 +67,7 @@ type list struct {
 	args      []Arg
 }
 
-// raw is text that this package itself has written.
+// raw is text that this package itself has assembled.
 type raw string
 
 func (x Word) write(w *writer)     { w.word(string(x), isPrintable(string(x))) }
@@ -114,20 +114,21 @@ func (x list) write(w *writer) {
 
 var (
 	// Parentheses are not allowed: an interactive zsh does not ignore comments, and would run some
-	// of them (e:…:) as a command.
+	// parenthesised texts, such as (e:…:), as a command.
 	prose    = regexp.MustCompile(`^[\w@%+=:,./ \[\]-]*$`)
 	variable = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 	module   = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
 	host     = regexp.MustCompile(`^([\w.][\w.+-]*@)?[\w:][\w.:%-]*$`)
-	// requirement matches the part of PEP 508 that needs only a package index.
+	// requirement matches the part of PEP 508 that pip can install from a package index alone.
 	requirement = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*(\[[\w.,-]*\])?(,?(==|!=|<=|>=|~=|<|>)[\w.!+*-]+)*$`)
 )
 
-// isHost refuses names that ssh and pdsh read as an option, even after an account, and those with a
-// comma, caret or slash, which pdsh reads as a list or a file.
+// isHost reports whether a name is safe as a host. It refuses names that ssh and pdsh read as an
+// option, even after an account. It also refuses names with a comma, caret or slash, which pdsh
+// reads as a list or a file.
 func isHost(name string) bool { return host.MatchString(name) }
 
-// isOperand reports whether programs read a word as an operand, and not as an option or an editor
+// isOperand reports whether programs read a word as an operand, not as an option or an editor
 // command.
 func isOperand(word string) bool {
 	return isPrintable(word) && word != "" && word[0] != '-' && word[0] != '+'
@@ -135,8 +136,8 @@ func isOperand(word string) bool {
 
 func isName(word string) bool { return text.IsPlain(word) && isOperand(word) }
 
-// isPrintable reports whether a word is safe to paste: terminals interpret control characters, and
-// invisible characters hide what is pasted.
+// isPrintable reports whether a word is safe to paste. Control characters are not safe, because
+// terminals interpret them. Invisible characters are not safe, because they hide what is pasted.
 func isPrintable(word string) bool {
 	return strings.IndexFunc(word, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) < 0
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fix builds commands for a person to paste. They quote their own arguments.
+// Package fix builds commands for a person to paste. It quotes the arguments of the commands.
 //
 // A command has two parts. Its code is a constant of this program, or comes from a table that the
 // program embeds. Its arguments come from nodes, hostfiles and saved runs, and none of these is
-// trusted. The two are never joined as text: the type of an argument says how to quote it, for as
-// many shells as read it (the local one, and a second one behind ssh or pdsh). If no quoting makes
-// an argument safe at its place, the command is replaced by the advice to do the step by hand.
+// trusted. The two parts are never joined as text: the type of an argument decides how to quote it.
+// An argument is quoted once for each shell that reads it: the local shell, and a second one behind
+// ssh or pdsh. If no quoting makes an argument safe in its position, the command is replaced by the
+// advice to do the step by hand.
 //
 // The package runs nothing, and accepts no code that was assembled at run time.
 package fix
@@ -22,11 +23,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// literal is code, or words for a reader. Only untyped constants convert to it, so text that was
+// literal is code, or words for a reader. Only untyped constants convert to literal. Text that was
 // assembled at run time does not.
 //
 // %s stands for the next argument, %[2]s for the second one, %% for a percent sign. Names in braces
-// stand for:
+// stand for these values:
 //
 //	{node} {nodes}        the first node of the finding, and all of them folded
 //	{host} {hosts}        the same without users, all of them listed
@@ -36,65 +37,67 @@ import (
 //	{slurm_job}           the Slurm job through which srun reaches the nodes
 //	{srun_options}        srun's options for that, each after a blank
 //
-// Bind must give the value of any other name. Text after "   # " is a remark for the reader. Code
-// for a node is written as the shell on that node must read it.
+// Bind must set the value of any other name. Text after "   # " is a remark for the reader. Code
+// for a node is written in the form that the shell on that node must read.
 type literal string
 
-// Command is a line to paste, not yet addressed to the nodes of a finding.
+// Command is a line to paste that is not yet addressed to the nodes of a finding.
 type Command struct {
 	role    Role
 	place   place
-	side    side     // whether it runs in the container of the ranks, if there is one
-	at      []string // other nodes than those of the finding, nil for the finding's
+	side    side     // whether the command runs in the container of the ranks, if there is one
+	at      []string // the nodes if they are not those of the finding, otherwise nil
 	code    filled
 	packed  filled   // for a copy: the command that writes the files to a pipe, used if rsync cannot reach the node
-	remarks []filled // in addition to the remark in the code
+	remarks []filled // remarks in addition to the remark in the code
 	bound   map[string]Arg
 }
 
-// Role says what a command is for. Pasting every Fix and Then line of a finding, in their order,
-// cures it. "" counts as Fix.
+// Role says what a command is for. Pasting all Fix and Then lines of a finding, in their order,
+// repairs it. "" counts as Fix.
 type Role string
 
 const (
-	Look Role = "look" // reads only: it shows more, and changes nothing
-	Fix  Role = "fix"  // changes something: the first step of the cure
-	Then Role = "then" // the next step of the cure, after the line above
+	Look Role = "look" // shows more and changes nothing
+	Fix  Role = "fix"  // changes something: the first step of the repair
+	Then Role = "then" // the next step of the repair, after the line above
 	Or   Role = "or"   // an alternative to the Fix and Then lines, or a step that a person must decide
 )
 
 // Roles lists all roles.
 var Roles = []Role{Look, Fix, Then, Or}
 
-// As returns the command in another role.
+// As returns a copy of the command with another role.
 func (c Command) As(role Role) Command {
 	c.role = role
 	return c
 }
 
-// Role returns what the command is for.
+// Role returns the role of the command.
 func (c Command) Role() Role { return cmp.Or(c.role, Fix) }
 
-// place is where a command is typed, and how it gets to where it runs.
+// place says where a person types a command, and how the command reaches the machine on which it
+// runs.
 type place int
 
 const (
-	here     place = iota // on the launching machine
-	onNodes               // typed there, run on nodes over ssh or pdsh
-	eachHost              // typed there, once for each host
-	console               // typed on the node
+	here     place = iota // typed and run on the launching machine
+	onNodes               // typed on the launching machine, run on nodes over ssh or pdsh
+	eachHost              // typed and run on the launching machine, once for each host
+	console               // typed and run on the node
 	note                  // not a command, but a step to do by hand
 	stated                // a command from the user's own file
 )
 
-// On returns a command for the nodes of the finding: with ssh for one node, with pdsh for several.
+// On returns a command that runs on the nodes of the finding: over ssh for one node, over pdsh for
+// several.
 func On(code literal, args ...Arg) Command { return Command{place: onNodes, code: filled{code, args}} }
 
-// Here returns a command for the launching machine.
+// Here returns a command that runs on the launching machine.
 func Here(code literal, args ...Arg) Command { return Command{place: here, code: filled{code, args}} }
 
 // EachHost returns a command that runs on the launching machine once for each host of the finding.
-// The code calls the host $host.
+// In the code, $host is the name of the host.
 func EachHost(code literal, args ...Arg) Command {
 	return Command{place: eachHost, code: filled{code, args}}
 }
@@ -104,19 +107,19 @@ func Console(code literal, args ...Arg) Command {
 	return Command{place: console, code: filled{code, args}}
 }
 
-// Note returns a step that no command performs.
+// Note returns a step that no command performs and that a person must do by hand.
 func Note(words literal, args ...Arg) Command {
 	return Command{place: note, remarks: []filled{{words, args}}}
 }
 
-// Stated returns a command from a file of the user. Only placeholders such as {nodes}, and {ssh}
-// for the words that run it on nodes, are replaced.
+// Stated returns a command from a file of the user. Only placeholders are replaced, such as
+// {nodes}. {ssh} stands for the words that run a command on the nodes.
 func Stated(code string) Command {
 	return Command{place: stated, code: filled{literal: literal(strings.ReplaceAll(code, "%", "%%"))}}
 }
 
-// UnmarshalYAML reads a command of an embedded table: its place with the code or words, and its
-// role.
+// UnmarshalYAML reads a command of an embedded table. A row holds the command's place with the code
+// or the words, and the command's role.
 func (c *Command) UnmarshalYAML(node *yaml.Node) error {
 	var row map[string]string
 	if err := node.Decode(&row); err != nil {
@@ -155,8 +158,8 @@ func (c *Command) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// Said returns a step in the words of a table, which may come from a file of the user. It is always
-// one line.
+// Said returns a step in the words of a table, which may come from a file of the user. The result
+// is always one line.
 func Said(words string) Command {
 	printed := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -167,18 +170,19 @@ func Said(words string) Command {
 	return Command{place: note, remarks: []filled{{literal: literal(strings.ReplaceAll(printed, "%", "%%"))}}}
 }
 
-// At returns the command for these nodes instead of the finding's. Without names it changes
-// nothing.
+// At returns the command for the named nodes instead of the nodes of the finding. Without names, At
+// returns the command unchanged.
 func (c Command) At(names ...string) Command {
 	c.at = names
 	return c
 }
 
-// side decides where a command runs if the ranks of the node run in a container.
+// side says whether a command runs in the container of the ranks, on a node where the ranks run in
+// one.
 type side int
 
 const (
-	bySudo  side = iota // outside if it uses sudo, because that mostly concerns the machine; otherwise inside
+	bySudo  side = iota // on the machine if the command uses sudo, because it then mostly concerns the machine; otherwise in the container
 	inside              // in the container
 	outside             // on the machine
 )
@@ -189,8 +193,8 @@ func (c Command) Outside() Command {
 	return c
 }
 
-// Inside returns the command for the container of the ranks, if there is one, even if it uses sudo:
-// it changes files of the container.
+// Inside returns the command for the container of the ranks, if there is one. That is so even if
+// the command uses sudo, because the command changes files of the container.
 func (c Command) Inside() Command {
 	c.side = inside
 	return c
@@ -198,7 +202,7 @@ func (c Command) Inside() Command {
 
 func (c Command) isOutside() bool { return c.side == outside || c.side == bySudo && c.UsesSudo() }
 
-// Locally returns a command for nodes as one for the launching machine.
+// Locally returns a command for nodes as a command for the launching machine.
 func (c Command) Locally() Command {
 	if c.place == onNodes {
 		c.place = here
@@ -213,7 +217,7 @@ func (c Command) Remark(words literal, args ...Arg) Command {
 	return c
 }
 
-// Bind sets arguments for names in braces.
+// Bind sets the arguments for names in braces.
 func (c Command) Bind(args map[string]Arg) Command {
 	args = maps.Clone(args)
 	maps.Copy(args, c.bound)
@@ -227,7 +231,7 @@ func (c Command) Lacks() bool {
 	return code.lacks || remark.lacks
 }
 
-// addressed are the names that get their values from the nodes of a finding.
+// addressed lists the names in braces whose values depend on the nodes of a finding.
 var addressed = map[string]bool{
 	"nodes": true, "node": true, "host": true, "hosts": true, "hostfile": true, "ssh": true, "ssh_port": true, "rsh": true,
 	"pods": true, "cluster": true, "srun_options": true, "slurm_job": true,
@@ -239,7 +243,8 @@ func (c Command) UsesSudo() bool {
 	return code.usedSudo
 }
 
-// String returns a key: different commands have different keys. Neither needs to be addressed yet.
+// String returns a key: different commands have different keys. The command need not be addressed
+// yet.
 func (c Command) String() string {
 	code, remark := c.write(nothing, "", false)
 	return strings.Join([]string{string(c.Role()), string('0' + rune(c.place)), strings.Join(c.at, ","), code.String(), remark.String()}, "\x00")
@@ -247,10 +252,10 @@ func (c Command) String() string {
 
 func nothing(string) (Arg, bool) { return nil, false }
 
-// Is reports whether two commands are the same. Neither needs to be addressed yet.
+// Is reports whether two commands are the same. The commands need not be addressed yet.
 func (c Command) Is(other Command) bool { return c.String() == other.String() }
 
-// Compare orders commands in an arbitrary but fixed way.
+// Compare orders commands. The order is arbitrary but fixed.
 func Compare(a, b Command) int { return strings.Compare(a.String(), b.String()) }
 
 // write returns the code and the remarks of a command. names resolves the placeholders that are not

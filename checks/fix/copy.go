@@ -9,11 +9,11 @@ import (
 	"preflight/hostfile"
 )
 
-// packs adds the command that writes the path to a pipe. The path begins with "." so that tar does
-// not read it as an option, and is relative to / because tar in a container may lack -P (busybox
-// does).
+// packs adds the command that writes the files at a path to a pipe. The path begins with "." so
+// that tar does not read it as an option. It is relative to / because tar in a container may lack
+// -P (busybox does).
 func (c Command) packs(path string) Command {
-	named := Path("") // refused: a relative path means different places on different machines
+	named := Path("") // an empty Path is refused: a relative path means different places on different machines
 	if strings.HasPrefix(path, "/") {
 		named = Path("." + path)
 	}
@@ -21,16 +21,16 @@ func (c Command) packs(path string) Command {
 	return c
 }
 
-// unpacks is the command that reads the path from a pipe.
+// unpacks is the command that reads the files from a pipe.
 const unpacks = "tar -C / -xf -"
 
-// isBeyondSSH reports whether ssh alone does not lead to where the ranks run. rsync would then copy
-// to the machine around the container, or could not log in.
+// isBeyondSSH reports whether ssh alone does not reach the place where the ranks run. rsync would
+// then copy to the machine around the container, or could not log in.
 func (to Audience) isBeyondSSH(nodes []string) bool {
 	return to.Srun != nil || to.Pods != nil || slices.ContainsFunc(nodes, func(node string) bool { return to.inside(node) != nil })
 }
 
-// lacksRsync reports whether one end of a copy is known to have no rsync.
+// lacksRsync reports whether rsync is known to be missing at one end of a copy.
 func (to Audience) lacksRsync(c Command, nodes []string) bool {
 	if c.at == nil {
 		nodes = append(slices.Clone(nodes), "") // the launching machine is the source
@@ -38,9 +38,9 @@ func (to Audience) lacksRsync(c Command, nodes []string) bool {
 	return to.Lacks != nil && slices.ContainsFunc(nodes, func(node string) bool { return to.Lacks(node, "rsync") })
 }
 
-// piped returns a copy through the command that enters the nodes. It needs only that this command
-// passes on standard input. Other ways do less: `docker cp` works on one machine, `kubectl cp` is
-// the same pipe, and sbcast copies single files.
+// piped returns a line that copies files through the command that enters the nodes. The line only
+// needs that command to pass on standard input. Other ways are not better: `docker cp` works on one
+// machine, `kubectl cp` uses the same pipe, and sbcast copies single files.
 func (c Command) piped(to Audience) (line string, isCommand bool) {
 	nodes := to.alike(to.Nodes)
 	if len(nodes) < len(to.Nodes) && c.at == nil {
@@ -73,7 +73,8 @@ func (c Command) piped(to Audience) (line string, isCommand bool) {
 	return line, true
 }
 
-// from returns the command that enters the source node of a copy, nil for the launching machine.
+// from returns the command that enters the container on the source node of a copy. It returns nil
+// if the launching machine is the source.
 func (c Command) from(to Audience) []string {
 	if c.at == nil {
 		return nil
@@ -81,8 +82,9 @@ func (c Command) from(to Audience) []string {
 	return to.inside(c.at[0])
 }
 
-// reading returns the pipe that makes nodes read what command writes. They are all entered with the
-// same command. One srun step feeds all its tasks; every other way feeds one node at a time.
+// reading returns the line that pipes the output of command to nodes. All nodes must be entered
+// with the same command. One srun step feeds all its tasks. Every other way feeds one node at a
+// time.
 func (to Audience) reading(command string, nodes []string) string {
 	words := to.inside(nodes[0])
 	if to.Pods != nil {
@@ -97,7 +99,7 @@ func (to Audience) reading(command string, nodes []string) string {
 	return "for host in " + strings.Join(bare(nodes), " ") + "; do " + command + " | " + to.handedOn([]string{"$host"}, unpacks, words) + "; done"
 }
 
-// startsAnew reports whether pyxis starts a container that later steps do not see: it removes
+// startsAnew reports whether pyxis starts a container that later steps do not see. pyxis removes
 // containers without a name after the step.
 //
 // Source: NVIDIA/pyxis, README.md, --container-name.

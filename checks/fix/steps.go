@@ -2,11 +2,11 @@
 
 package fix
 
-// Steps returns the commands as the steps of one cure: the first Fix keeps its role, each later one
-// becomes Then.
+// Steps returns the commands as the steps of one repair. The first Fix keeps its role, and each
+// later one becomes Then.
 func Steps(commands ...Command) []Command { return laterAs(Then, commands) }
 
-// Alternatives returns the commands as a choice: the first Fix keeps its role, each later one
+// Alternatives returns the commands as a choice. The first Fix keeps its role, and each later one
 // becomes Or.
 func Alternatives(commands ...Command) []Command { return laterAs(Or, commands) }
 

@@ -14,31 +14,32 @@ type filled struct {
 	args    []Arg
 }
 
-// writer writes code with its arguments. Inside a quotation of the code, quoting cannot protect an
-// argument, so only plain arguments are accepted there and others refuse the command. A remark
-// leaves such arguments out, because some shells run comments as code.
+// writer writes code with its arguments. Quoting cannot protect an argument inside a quotation of
+// the code. There the writer accepts only arguments that need no quoting; any other argument makes
+// it refuse the command. A remark leaves out arguments that need quoting, because some shells run
+// comments as code.
 type writer struct {
 	strings.Builder
 	names    func(string) (Arg, bool)
 	isCode   bool
 	in       quotation
-	remark   *writer // writes the remark after the code
-	each     string  // the value of $host, "" to keep it
-	asRoot   bool    // leaves out what root does not need
+	remark   *writer // writes the remark that follows the code
+	each     string  // replaces $host, "" to keep it
+	asRoot   bool    // leaves out the words that root does not need, such as sudo
 	usedSudo bool
 	refused  bool
-	lacks    bool // a name in braces has no argument
+	lacks    bool // whether a name in braces has no argument
 }
 
-// quotation is the character that ends the current quotation, 0 outside of one.
+// quotation is the character that ends the current quotation, or 0 outside a quotation.
 type quotation byte
 
-// hereDocument is a quotation that no character ends.
+// hereDocument is the quotation that begins with "<<" and that no character ends.
 const hereDocument quotation = 0xff
 
 const remarkMark = "   # "
 
-// sudo maps each word that asks for root to its replacement for root.
+// sudo lists the words that ask for root, each with its replacement if the user is root already.
 var sudo = []struct{ asked, asRoot string }{{"sudo ", ""}, {"sudoedit ", "vi "}}
 
 func (w *writer) text(t filled) {
@@ -68,7 +69,8 @@ func (w *writer) text(t filled) {
 	}
 }
 
-// read reads one character of code, and the next one if it is escaped.
+// read updates the quotation with the next character of code, and returns the number of bytes that
+// it read: 2 if the character is escaped, otherwise 1.
 func (q *quotation) read(code string) (signs int) {
 	c := quotation(code[0])
 	switch {
@@ -84,7 +86,8 @@ func (q *quotation) read(code string) (signs int) {
 	return 1
 }
 
-// argument writes that of a %s or %[2]s, and a percent sign for any other.
+// argument writes the argument of a %s or %[2]s. For "%%" and any other text after a percent sign,
+// it writes a percent sign.
 func (w *writer) argument(code string, args []Arg, next *int) (taken int) {
 	taken = 2
 	switch {
@@ -102,7 +105,8 @@ func (w *writer) argument(code string, args []Arg, next *int) (taken int) {
 	return taken
 }
 
-// name writes what a name in braces stands for, and the brace of any other word as it is.
+// name writes the value of a name in braces. If the text is not a name in braces, it writes only
+// the opening brace.
 func (w *writer) name(code string) (taken int) {
 	end := 1
 	for end < len(code) && (code[end] >= 'a' && code[end] <= 'z' || code[end] == '_') {
@@ -121,7 +125,7 @@ func (w *writer) name(code string) (taken int) {
 	return end + 1
 }
 
-// program writes a word that may be one that root does without.
+// program writes a word of code, and replaces a word that root does not need.
 func (w *writer) program(code string) (taken int) {
 	for _, s := range sudo {
 		if strings.HasPrefix(code, s.asked) {
@@ -143,7 +147,7 @@ func (w *writer) isWordStart() bool {
 	return before == "" || strings.ContainsRune(" \t;&|('\"`", rune(before[len(before)-1]))
 }
 
-// word writes one word for the shell that reads it.
+// word writes one word for the shell that reads the code.
 func (w *writer) word(word string, isSafe bool) {
 	switch {
 	case isSafe && (!w.isCode || w.in == 0 || text.IsPlain(word)):

@@ -11,19 +11,20 @@ import (
 	"preflight/internal/text"
 )
 
-// share counts the attempts of one direction that passed and failed at a node, and holds those that
-// are blamed on it.
+// share counts the attempts of one direction that passed and failed at a node. It also holds the
+// attempts that are blamed on the node.
 type share struct {
 	passed, failed int
 	blamed         []Attempt
 }
 
-// compare orders shares by their ratio of failures, the largest last.
+// compare orders shares by their ratio of failures. The share with the largest ratio comes last.
 func (s share) compare(other share) int {
 	return s.failed*(other.passed+other.failed) - other.failed*(s.passed+s.failed)
 }
 
-// blame assigns every open attempt to one of its ends, or to the direction.
+// blame assigns every unexplained attempt to the node at one of its ends, or to the direction
+// between the two nodes.
 func (a *attribution) blame() []Suspect {
 	in, out := make([]share, len(a.names)), make([]share, len(a.names))
 	for _, each := range a.attempts {
@@ -71,8 +72,9 @@ func (a *attribution) blame() []Suspect {
 	return a.gather(found, single)
 }
 
-// atNode returns the node as a suspect. A single attempt proves nothing about the node, so it stays
-// a direction; then explains is false.
+// atNode returns the node as a suspect. explains is false if the node has only a single failed
+// attempt in each direction. That proves nothing about the node, so the attempts remain a matter of
+// the direction.
 func (a *attribution) atNode(node int, in, out share) (s Suspect, explains bool) {
 	failed := slices.Concat(in.blamed, out.blamed)
 	kind, all := Inbound, in.passed == 0
@@ -92,11 +94,11 @@ func (a *attribution) atNode(node int, in, out share) (s Suspect, explains bool)
 	return s, true
 }
 
-// manyAlike is the number of suspects of one kind with different peers that are reported one by
-// one. If there are more, the nodes are not the cause.
+// manyAlike is the largest number of suspects of one kind with different peers that are reported
+// separately. If there are more, the nodes are not the cause.
 const manyAlike = 3
 
-// gather joins suspects of one kind, and single directions with the same result.
+// gather joins suspects of the same kind. It also joins single directions with the same result.
 func (a *attribution) gather(found []Suspect, single []Attempt) []Suspect {
 	kind := func(s Suspect) string { return fmt.Sprint(s.Kind, s.How) }
 	alike := map[string]int{}
@@ -156,7 +158,8 @@ func Arrows(failed []Attempt) []string {
 	return append(bundles(oneWay, " → "), bundles(mutual, " ↔ ")...)
 }
 
-// bundles merges pairs that share the first or the second node, whichever gives fewer lines.
+// bundles merges pairs that share the first node or pairs that share the second node, whichever
+// gives fewer lines.
 func bundles(pairs [][2]string, arrow string) []string {
 	fold := func(pairs [][2]string, end int) string {
 		return hostfile.Fold(text.Map(pairs, func(pair [2]string) string { return pair[end] }))

@@ -48,11 +48,12 @@ func Missed(n, a, b int) float64 {
 	return math.Exp(cycle * (facts.SampledPeers - 1))
 }
 
-// PairFound returns the probability that a sampled mesh of n nodes connects one given directed
-// pair.
+// PairFound returns the probability that a sampled mesh of n nodes connects a given directed pair
+// of nodes.
 func PairFound(n int) float64 { return facts.SampledPeers / float64(n-1) }
 
-// rack is the number of nodes in the example of [Power], about those of one leaf switch.
+// rack is the number of nodes in the example of [Power]. It is about the number of nodes on one
+// leaf switch.
 const rack = 32
 
 // Power describes which faults a sampled mesh of n nodes finds, and how often.
@@ -63,7 +64,7 @@ func Power(n int) string {
 		facts.SampledPeers, humanize.Comma(int64(n-1)), percent(2*PairFound(n)), percent(PairFound(n)), percent(1-Missed(n, rack, rack)), rack, rack)
 }
 
-// percent formats a probability, but never as 100 %.
+// percent formats a probability as a percentage, but never as 100 %.
 func percent(p float64) string {
 	if p > 0.99 {
 		return "more than 99 %"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proof evaluates the tests between nodes: how many connections worked, and which nodes
-// explain the failures.
-//
-// It accuses the smallest set of nodes that explains the failures.
+// Package proof evaluates the tests between nodes. It counts the connections that worked, and finds
+// the smallest set of nodes that explains the failures.
 package proof
 
 import (
@@ -13,15 +11,16 @@ import (
 	"preflight/facts"
 )
 
-// RankMesh and PeerMesh return the two parts of the mesh test: on the addresses that the ranks will
-// use, and on those that lead to the peers.
+// RankMesh and PeerMesh return the two parts of the mesh test. RankMesh is the part on the
+// addresses that the ranks will use. PeerMesh is the part on the addresses that lead to the peers.
 func RankMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
 
 func PeerMesh(node *facts.Node) *facts.Mesh { return node.PeerMesh }
 
-// MeshProof returns how many pairs answered in one part, and whether that proves that its addresses
-// work. Every node must have listened, and no connection may have failed. All nodes must have
-// connected to every node or, in a large fleet, to the same number of nodes.
+// MeshProof returns the number of pairs that answered in one part of the mesh test. It also returns
+// whether this number proves that the addresses of that part work. Every node must have listened,
+// and no connection may have failed. All nodes must have connected to every node or, in a large
+// fleet, to the same number of nodes.
 func MeshProof(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs string, proven bool) {
 	answered, all := answeredPairs(nodes, mesh), len(nodes)*(len(nodes)-1)
 	isOdd := func(node *facts.Node) bool {
@@ -37,8 +36,9 @@ func MeshProof(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs s
 	return fmt.Sprintf("%d of %d pairs answered", answered, all), true
 }
 
-// answeredPairs returns how many pairs of different nodes answered in one part of the mesh test. It
-// returns 0 if a node did not listen, a connection failed, or no other node connected to a node.
+// answeredPairs returns the number of pairs of different nodes that answered in one part of the
+// mesh test. It returns 0 if a node did not listen, if a connection failed, or if no other node
+// connected to a node.
 func answeredPairs(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs int) {
 	called := map[string]bool{}
 	for _, node := range nodes {
@@ -59,7 +59,8 @@ func answeredPairs(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pai
 	return pairs
 }
 
-// RendezvousOf and PeerRendezvous return the results at the two endpoints of the rendezvous test.
+// RendezvousOf and PeerRendezvous return a node's results at the two endpoints of the rendezvous
+// test.
 func RendezvousOf(node *facts.Node) *facts.Rendezvous { return node.Rendezvous }
 
 func PeerRendezvous(node *facts.Node) *facts.Rendezvous { return node.PeerRendezvous }
@@ -67,9 +68,9 @@ func PeerRendezvous(node *facts.Node) *facts.Rendezvous { return node.PeerRendez
 // attendance counts the nodes that took part in a rendezvous.
 type attendance struct {
 	All     int // all nodes of the fleet
-	Took    int // nodes that tried
-	Counted int // nodes that the store counted
-	Met     int // nodes that saw all others
+	Took    int // nodes that tried to join
+	Counted int // nodes that the rendezvous store counted
+	Met     int // nodes that saw all other nodes
 }
 
 func Attended(nodes []facts.Node, drill func(*facts.Node) *facts.Rendezvous) attendance {
@@ -90,13 +91,13 @@ func Attended(nodes []facts.Node, drill func(*facts.Node) *facts.Rendezvous) att
 	return a
 }
 
-// Together reports whether all nodes that tried it met.
+// Together reports whether all nodes that tried to join the rendezvous saw each other.
 func (a attendance) Together() bool { return a.Took > 1 && a.Met == a.Took }
 
-// Proven reports whether the whole fleet met.
+// Proven reports whether all nodes of the fleet joined the rendezvous and saw each other.
 func (a attendance) Proven() bool { return a.Together() && a.Took == a.All }
 
-// Common returns the value that wanted has on every node, "" if the values differ.
+// Common returns the value that wanted returns for every node, or "" if the values differ.
 func Common(nodes []*facts.Node, wanted func(*facts.Node) string) string {
 	if len(nodes) == 0 {
 		return ""
@@ -108,15 +109,15 @@ func Common(nodes []*facts.Node, wanted func(*facts.Node) string) string {
 	return first
 }
 
-// IsCounted reports whether a node joined the rendezvous, even if it did not meet all others.
+// IsCounted reports whether a node joined the rendezvous, even if it did not see all other nodes.
 func IsCounted(seen *facts.Rendezvous) bool {
 	return seen != nil && (seen.Failed == "" || seen.Failed == facts.HopWait && seen.Joined > 0)
 }
 
 func LosesPackets(path facts.Path) bool { return path.Outcome == facts.PathBlackhole }
 
-// HasFailed reports whether a connection to a peer failed in a way that is accepts. mesh may be
-// nil.
+// HasFailed reports whether a connection to a peer failed and is returns true for that connection.
+// mesh may be nil.
 func HasFailed(mesh *facts.Mesh, peer string, is func(facts.Path) bool) bool {
 	return mesh != nil && slices.ContainsFunc(mesh.Failed, func(path facts.Path) bool { return path.Peer == peer && is(path) })
 }

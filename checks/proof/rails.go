@@ -8,7 +8,7 @@ import (
 	"preflight/facts"
 )
 
-// RailNamed returns a node's rail by name, nil if it has none.
+// RailNamed returns the rail of a node with this name, or nil if the node has none.
 func RailNamed(node *facts.Node, name string) *facts.Rail {
 	if node.Rails == nil {
 		return nil
@@ -36,8 +36,9 @@ func RailNames(nodes []*facts.Node) (names []string) {
 	return names
 }
 
-// RailAnswered reports whether every node has the rail and all connections on it succeeded: from
-// every node to every node or, in a large fleet, to the same number of nodes.
+// RailAnswered reports whether every node has the rail and all connections on it succeeded. There
+// must be connections from every node to every node or, in a large fleet, to the same number of
+// nodes.
 func RailAnswered(nodes []*facts.Node, name string) bool {
 	peers := len(nodes) - 1
 	if len(nodes) > facts.RailCallers {

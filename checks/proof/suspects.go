@@ -13,48 +13,48 @@ import (
 	"preflight/internal/text"
 )
 
-// Attempt is the attempt of one node to reach another.
+// Attempt is an attempt of one node to reach another node.
 type Attempt struct {
 	From, To string
 	Failed   bool
 	How      string       // the result, "" if it passed
-	Path     *facts.Path  // the connection, if it is one that failed
-	Login    *facts.Login // the login, if it is one that failed
+	Path     *facts.Path  // the connection if a connection failed, otherwise nil
+	Login    *facts.Login // the login if a login failed, otherwise nil
 
-	place, from, to int // index among all attempts, and indexes of its ends in the hostfile
+	place, from, to int // index among all attempts, and the indexes of both nodes in the hostfile
 }
 
-// suspicion is the kind of place where the cause must be.
+// suspicion is the kind of place in which the cause of the failures must be.
 type suspicion int
 
 const (
-	Everywhere suspicion = iota // no attempt between any two nodes passes
-	Between                     // no attempt between groups of nodes passes
-	Inbound                     // into the nodes
-	Outbound                    // out of the nodes
-	BothWays                    // into and out of the nodes
-	Directions                  // between single nodes
+	Everywhere suspicion = iota // no attempt between any two nodes passed
+	Between                     // no attempt between groups of nodes passed
+	Inbound                     // on the way into the nodes
+	Outbound                    // on the way out of the nodes
+	BothWays                    // on the way into and out of the nodes
+	Directions                  // between single nodes, each in one direction
 )
 
-// Suspect explains failed attempts.
+// Suspect is a likely cause of failed attempts, with the attempts that it explains.
 type Suspect struct {
 	Kind  suspicion
-	How   string     // the most common result of its attempts
+	How   string     // the most common result of the attempts
 	Nodes []string   // the suspected nodes in hostfile order
 	Sets  [][]string // for Between: the groups, the largest first
-	// All means that no attempt to or from the nodes passed. Otherwise Peers are the nodes with
-	// which attempts failed.
+	// All means that no attempt to or from the nodes passed. Otherwise Peers lists the nodes to or
+	// from which attempts failed.
 	All    bool
 	Peers  []string
 	Failed []Attempt
 }
 
-// Words holds two texts for each kind of suspect. The first is for a suspect with All set, and for
-// several directions. The second contains %s for the peers, for the one direction, or for the
-// groups.
+// Words holds two texts for each kind of suspect. The first text is for a suspect with All set, and
+// for several directions. The second text contains %s for the peers, for the one direction, or for
+// the groups.
 type Words [Directions + 1][2]string
 
-// Sentence returns the text about this suspect.
+// Sentence returns the sentence that reports this suspect.
 func (s Suspect) Sentence(words Words) string {
 	all, some := words[s.Kind][0], words[s.Kind][1]
 	names := hostfile.Fold(s.Peers)
@@ -70,16 +70,17 @@ func (s Suspect) Sentence(words Words) string {
 	case s.Kind == Everywhere, s.All:
 		return all
 	}
-	return strings.Replace(some, "%s", names, 1) // no Sprintf: an interface's name may contain a percent sign
+	return strings.Replace(some, "%s", names, 1) // not Sprintf, because an interface's name may contain a percent sign
 }
 
-// Suspects explains all failed attempts with few suspects, in time linear in the attempts. names
-// are all nodes in hostfile order. attempts must not contain a node's attempts to reach itself.
+// Suspects explains all failed attempts with few suspects. Its time is linear in the number of
+// attempts. names lists all nodes in hostfile order. attempts must not contain a node's attempts to
+// reach itself.
 //
 // An attempt is blamed on the end with the larger ratio of failures in that direction. A node whose
-// firewall drops packets fails in all attempts as callee, but each of its callers fails in only one
-// of many. If both ratios are equal, the attempt is blamed on an end that is already suspected,
-// otherwise on the direction.
+// firewall drops packets fails in all attempts of other nodes to reach it, but each of those nodes
+// fails in only one of many attempts. If both ratios are equal, the attempt is blamed on an end
+// that is already suspected, otherwise on the direction.
 func Suspects(names []string, attempts []Attempt) []Suspect {
 	a := newAttribution(names, attempts)
 	if len(a.open) == 0 {
@@ -95,7 +96,7 @@ func Suspects(names []string, attempts []Attempt) []Suspect {
 type attribution struct {
 	names    []string
 	attempts []Attempt
-	open     []Attempt // failed attempts without an explanation so far
+	open     []Attempt // failed attempts that no suspect explains yet
 }
 
 func newAttribution(names []string, attempts []Attempt) *attribution {
@@ -114,7 +115,8 @@ func newAttribution(names []string, attempts []Attempt) *attribution {
 	return a
 }
 
-// nothingPasses reports whether every attempt failed and every node was both caller and callee.
+// nothingPasses reports whether every attempt failed, and every node was at both ends of an
+// attempt.
 func (a *attribution) nothingPasses() bool {
 	calls, called := map[int]bool{}, map[int]bool{}
 	for _, each := range a.attempts {
@@ -123,9 +125,9 @@ func (a *attribution) nothingPasses() bool {
 	return len(a.open) == len(a.attempts) && maps.Equal(calls, called)
 }
 
-// partitions finds groups of at least two nodes whose nodes reach each other but not those of
-// another group. It removes the attempts between groups from a.open. Single nodes that are cut off
-// are left to blame, because their own attempts tell more.
+// partitions finds groups of at least two nodes that reach each other but not the nodes of another
+// group. It removes the attempts between groups from a.open. Single nodes that are cut off are left
+// to blame, because their own attempts tell more.
 func (a *attribution) partitions() []Suspect {
 	leader := make([]int, len(a.names))
 	for i := range leader {
@@ -191,7 +193,7 @@ func (a *attribution) suspect(kind suspicion, nodes []int, failed []Attempt) Sus
 	return Suspect{Kind: kind, How: how, Nodes: a.namesOf(nodes), Failed: failed}
 }
 
-// ends returns the nodes at both ends of the attempts.
+// ends returns the indexes of the nodes at both ends of the attempts.
 func ends(attempts []Attempt) []int {
 	var nodes []int
 	for _, each := range attempts {
