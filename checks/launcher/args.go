@@ -39,7 +39,8 @@ var Args = checks.Check{
 	},
 }
 
-// finding returns the finding for a note. The note's message says what happens and how to avoid it.
+// finding returns the finding for a note. The note's message says what happens and how to avoid the
+// problem.
 func (r noteRule) finding(view checks.View, note hostfile.Note) checks.Finding {
 	f := checks.Finding{Verdict: checks.Warn, Summary: note.Message, Remedy: lookAtLine(note), WouldSee: r.wouldSee}
 	if note.Line > 0 && !r.inCommand {
@@ -54,23 +55,23 @@ func (r noteRule) finding(view checks.View, note hostfile.Note) checks.Finding {
 	return f
 }
 
-// noteRule says how a note of the launch is judged. The default is a warning with the note's
+// noteRule says which finding a note of the launch causes. The default is a warning with the note's
 // message.
 type noteRule struct {
-	torchrun  bool // applies to torchrun too; other notes concern only DeepSpeed
-	fatal     bool // the launch cannot start, or starts something else
+	torchrun  bool // the note also concerns torchrun; other notes concern only DeepSpeed
+	fatal     bool // the launch cannot start, or starts something other than intended
 	inCommand bool // the mistake is in the command, even if the note names a line of the hostfile
-	exported  bool // concerns the ranks' environment, so launcher-env judges it
+	exported  bool // the note concerns the ranks' environment, so launcher-env reports it
 	fix       func(checks.View, hostfile.Note) []fix.Command
 	wouldSee  string
-	// look returns the findings if the note alone does not decide.
+	// look returns the findings if the note alone does not decide. It is nil if the note does.
 	look func(checks.View, hostfile.Note) []checks.Finding
 }
 
-// noteRules holds a rule for each note of packages hostfile and launch; a test compares the lists.
-// Notes without a rule are warnings.
+// noteRules holds the rules for the notes of packages hostfile and launch. Notes without a rule are
+// warnings. A test compares this list with the lists of the packages.
 var noteRules = map[string]noteRule{
-	// Lines of the hostfile.
+	// Notes about lines of the hostfile.
 	"byte-order-mark": {fatal: true, fix: command(fix.Here("sed -i '1s/^\\xef\\xbb\\xbf//' {hostfile}")), wouldSee: "ssh: Could not resolve hostname …: Name or service not known"},
 	"comment-in-name": {wouldSee: "ssh: Could not resolve hostname …#…: Name or service not known"},
 	"quoted-name":     {wouldSee: "Using hostfile at … but host=… was not reachable via ssh."},
@@ -82,7 +83,7 @@ var noteRules = map[string]noteRule{
 	"pdsh-list":       {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
 	"pdsh-rcmd":       {fatal: true, fix: portOut, wouldSee: `pdsh: No such rcmd module "…"`},
 
-	// Hosts and slots that take part.
+	// Notes about the hosts and slots that take part.
 	"include-drops-host":          {inCommand: true, fix: command(fix.Here("deepspeed --include {include} …   # names the slots of every host"))},
 	"include-unchecked-slots":     {look: moreSlots(command(fix.Here("deepspeed --include 'NAME:0,1,…' …   # only slots of line {line} of the hostfile; the first is 0").As(fix.Or)))},
 	"num-gpus-beyond-slots":       {look: moreSlots(fewestDevices)},
@@ -93,19 +94,19 @@ var noteRules = map[string]noteRule{
 	"accelerate-uneven-processes": {inCommand: true, fix: command(fix.Here("accelerate launch --num_processes {slot_count} …")), wouldSee: "fewer ranks than requested"},
 	"autotuning":                  {fix: command(fix.Here("deepspeed …   # without --autotuning"))},
 
-	// The address where the ranks meet.
+	// Notes about the address and port of the rendezvous.
 	"master-addr-ignored": {fix: command(fix.Here("deepspeed --launcher=pdsh …   # passes --master_addr on; or leave the option out"))},
 	"master-port-range":   {fatal: true, fix: command(fix.Here("deepspeed --master_port 29500 …")), wouldSee: "ValueError: port must have value from 0 to 65535"},
 	"no-ssh-asks-ssh":     {fix: command(fix.Here("deepspeed --no_ssh --master_addr {first_address} …   # the same on every node")), wouldSee: "CalledProcessError: Command '['ssh', …, 'hostname', '-I']' returned non-zero exit status 255."},
 	"rdzv-backend-unknown": {torchrun: true, look: func(v checks.View, note hostfile.Note) []checks.Finding {
-		return []checks.Finding{checks.UnknownFor(v.Head, note.Message)} // preflight cannot check such a service
+		return []checks.Finding{checks.UnknownFor(v.Head, note.Message)} // preflight cannot test an external rendezvous service
 	}},
 	"node-rank-range":   {torchrun: true, fatal: true, fix: ownNodeRank, wouldSee: waitsForNode},
 	"node-rank-missing": {torchrun: true, look: oneNodeRankForAll},
 	"openmpi-eth0":      {look: openMPIInterface},
 	"openmpi-needs-mpi": {fix: command(fix.Here("deepspeed --launcher=pdsh …")), wouldSee: "EnvironmentError: MPI environment variables are not set."},
 
-	// Options and arguments that are lost or parsed again on the way.
+	// Notes about options and arguments that are lost, or parsed again, on the way to the nodes.
 	"option-not-forwarded": {fix: command(fix.Here("deepspeed …   # without the options named above"))},
 	"argument-split":       {fix: command(fix.Here("pip install --upgrade deepspeed   # on every node; or remove blanks and quotes from the arguments"))},
 	"argument-reread":      {look: rereadArguments},
@@ -115,13 +116,13 @@ var noteRules = map[string]noteRule{
 	"venv-script-unended":  {fix: command(fix.Here("deepspeed --venv_script {ended_venv} …"))},
 	"ssh-port-append":      {fix: command(fix.Here("export PDSH_SSH_ARGS_APPEND=")), wouldSee: "KeyError: 'PDSH_SSH_ARGS_APPEND'"},
 
-	// Effects of --launcher_args on pdsh.
+	// Notes about the effects of --launcher_args on pdsh.
 	"launcher-args-hosts":   {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
 	"launcher-args-module":  {fatal: true, fix: command(fix.Here("deepspeed …   # without -R in --launcher_args")), wouldSee: "pdsh: connect: Connection refused"},
 	"launcher-args-timeout": {fatal: true, fix: command(fix.Here("deepspeed …   # without -u in --launcher_args")), wouldSee: "HOST: command timeout"},
-	"launcher-args-fanout":  {look: func(checks.View, hostfile.Note) []checks.Finding { return nil }}, // launcher-ready compares it with the number of hosts
+	"launcher-args-fanout":  {look: func(checks.View, hostfile.Note) []checks.Finding { return nil }}, // launcher-ready compares the fan-out with the number of hosts
 
-	// The environment of the ranks.
+	// Notes about the environment of the ranks.
 	"export-reread":         {exported: true, fix: takenOut},
 	"export-keeps-quotes":   {exported: true, fix: takenOut},
 	"exports-forgotten":     {exported: true, fix: command(fix.Here("pip install --upgrade deepspeed   # on every node")), wouldSee: "ranks without the variables of the launching machine"},
@@ -130,7 +131,8 @@ var noteRules = map[string]noteRule{
 	"accelerate-writes-env": {exported: true, fix: command(fix.Here("mv --backup=numbered .deepspeed_env .deepspeed_env.old   # before each accelerate launch; keep your own lines in ~/.deepspeed_env, which accelerate does not change")), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
 }
 
-// command returns a fix of one command, with the names in braces replaced by values of this launch.
+// command returns a fix that consists of one command. Names in braces are replaced by values of
+// this launch.
 func command(template fix.Command) func(checks.View, hostfile.Note) []fix.Command {
 	return func(view checks.View, note hostfile.Note) []fix.Command {
 		slots, address, p := 0, "ADDRESS", view.Launch
@@ -166,13 +168,13 @@ func plain(path string) string {
 	}, path)
 }
 
-// writtenOut matches the end of a note that says what to write in place of a bare name.
+// writtenOut matches the end of a note that says which text must replace a bare name.
 var writtenOut = regexp.MustCompile(`: write (\S+:\d+(?:,\d+)*)$`)
 
-// fullInclude returns the intended --include: the remaining hosts and those that were dropped
-// because they have no slots, in hostfile order.
+// fullInclude returns the --include that the user intended. It lists the remaining hosts, and the
+// hosts that were dropped because they have no slots, in hostfile order.
 func fullInclude(prediction launch.Prediction) string {
-	specs := map[int][]string{} // by line of the hostfile
+	specs := map[int][]string{} // the part of each host, by line of the hostfile
 	for _, host := range prediction.Hosts {
 		specs[host.Line] = append(specs[host.Line], host.Name+":"+strings.Trim(strings.ReplaceAll(fmt.Sprint(host.Slots), " ", ","), "[]"))
 	}
@@ -193,8 +195,8 @@ func fullInclude(prediction launch.Prediction) string {
 	return strings.Join(include, "@")
 }
 
-// lookAtLine returns the command that shows the place of a mistake that only its author can
-// correct.
+// lookAtLine returns the command that shows the line with a mistake. Only the author of the line
+// can correct the mistake.
 func lookAtLine(note hostfile.Note) []fix.Command {
 	if note.Line == 0 {
 		return []fix.Command{fix.Here("deepspeed --help   # change the option that is named above").As(fix.Look)}
@@ -202,7 +204,8 @@ func lookAtLine(note hostfile.Note) []fix.Command {
 	return []fix.Command{fix.Here("sed -n %sp {hostfile}   # the line to change", fix.Number(note.Line)).As(fix.Look)}
 }
 
-// portOut removes the port from a host's name and passes it to ssh instead.
+// portOut returns the commands that remove the port from a host's name and pass the port to ssh
+// instead.
 func portOut(view checks.View, note hostfile.Note) []fix.Command {
 	i := slices.IndexFunc(view.Launch.Hosts, func(h hostfile.Host) bool { return h.Line == note.Line })
 	if i < 0 {
@@ -218,8 +221,8 @@ func portOut(view checks.View, note hostfile.Note) []fix.Command {
 	}
 }
 
-// rereadArguments judges script arguments that pdsh and the shell of every node parse again: an
-// operator ends the command, anything else only changes a value.
+// rereadArguments returns the findings for script arguments that pdsh and the shell of every node
+// parse again. An operator in an argument ends the command. Anything else only changes a value.
 func rereadArguments(view checks.View, note hostfile.Note) []checks.Finding {
 	if !slices.ContainsFunc(view.Launch.Arguments, func(a string) bool { return handedOn(a) != a && !meant(a) }) {
 		return nil
@@ -229,22 +232,22 @@ func rereadArguments(view checks.View, note hostfile.Note) []checks.Finding {
 		f.WouldSee = "bash: -c: line 1: syntax error near unexpected token, or a part of the argument runs as a command"
 	}
 	f.Remedy = []fix.Command{fix.Here("deepspeed … %s %s", fix.Path(view.Launch.Script), fix.List[fix.Word](" ", retyped(view.Launch.Arguments)))}
-	if hostfile.Before(view.Launch.DeepSpeed, "0.12.5") { // it quotes by other rules
+	if hostfile.Before(view.Launch.DeepSpeed, "0.12.5") { // older releases quote by other rules
 		f.Remedy = []fix.Command{fix.Here("pip install --upgrade deepspeed   # on every node; or let the script read the value from a file")}
 	}
 	return []checks.Finding{f}
 }
 
-// rereadWorkDir judges a working directory that the nodes' shell cannot change to. Scripts with
-// relative paths are then not found.
+// rereadWorkDir returns the finding for a working directory to which the nodes' shell cannot
+// change. Scripts with relative paths are then not found.
 func rereadWorkDir(view checks.View, note hostfile.Note) []checks.Finding {
 	return []checks.Finding{noteRule{
 		fatal: !strings.HasPrefix(view.Launch.Script, "/"), fix: command(fix.Here("mv -- {workdir} {plain_workdir}   # on every node, and launch from there")), wouldSee: "bash: line 1: cd: too many arguments",
 	}.finding(view, note)}
 }
 
-// sentArguments returns the script's arguments as DeepSpeed passes them to pdsh. Some releases
-// quote some of them.
+// sentArguments returns the script's arguments in the form in which DeepSpeed passes them to pdsh.
+// Some releases quote some of the arguments.
 func sentArguments(view checks.View) []string {
 	command, count := view.Launch.Command, len(view.Launch.Arguments)
 	if len(command) < count {
@@ -253,7 +256,7 @@ func sentArguments(view checks.View) []string {
 	return command[len(command)-count:]
 }
 
-// breaksUp reports whether a shell finds an operator or an unclosed quote in a word.
+// breaksUp reports whether a shell would find an operator or an unclosed quote in a word.
 func breaksUp(word string) bool {
 	var quote rune
 	escaped := false
@@ -276,7 +279,8 @@ func breaksUp(word string) bool {
 	return quote != 0 || escaped
 }
 
-// retyped returns the arguments as a person must type them for the script to get the original ones.
+// retyped returns the arguments as a person must type them so that the script gets the original
+// arguments.
 func retyped(arguments []string) []string {
 	var words []string
 	for _, argument := range arguments {
@@ -288,8 +292,9 @@ func retyped(arguments []string) []string {
 	return words
 }
 
-// handedOn returns what a person must type for the script to get an argument, since DeepSpeed
-// 0.12.5. DeepSpeed itself puts arguments with blanks in double quotes.
+// handedOn returns the text that a person must type so that the script gets an argument. It is
+// correct for DeepSpeed 0.12.5 and later. DeepSpeed itself puts arguments with blanks in double
+// quotes.
 //
 // Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.parse_user_args, 0.12.5 to 0.19.8, and
 // pdsh 2.34, which replaces %h, %u, %n and %% in every word.
@@ -300,7 +305,8 @@ func handedOn(argument string) string {
 	return pdshWord(text.Quote(argument))
 }
 
-// meant reports whether an argument is already quoted for the shells that parse it again.
+// meant reports whether an argument is already quoted for the shells that parse it again on the way
+// to the script.
 func meant(argument string) bool {
 	word := strings.ReplaceAll(argument, "%%", "%")
 	if strings.Contains(word, " ") {
@@ -311,7 +317,7 @@ func meant(argument string) bool {
 	return err == nil && len(words) == 1 && handedOn(words[0]) == argument
 }
 
-// pdshWord doubles every % that pdsh would replace.
+// pdshWord doubles each percent sign that pdsh would otherwise replace.
 func pdshWord(word string) string {
 	var text strings.Builder
 	for i, r := range word {

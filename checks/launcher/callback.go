@@ -26,7 +26,7 @@ var CallBack = checks.Check{
 	Run:       judgeCallBack,
 }
 
-// callers holds the nodes of a launch, and how they call the launching machine.
+// callers holds the nodes of a launch, and how they connect to the launching machine.
 type callers struct {
 	view checks.View
 	back launch.CallBack
@@ -64,8 +64,8 @@ func judgeCallBack(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// misnamed returns the finding for a node that cannot resolve the launching machine's name, or
-// resolves it to its own loopback.
+// misnamed returns the finding for a node that cannot resolve the launching machine's name, or that
+// resolves the name to its own loopback address.
 func (c callers) misnamed(node *facts.Node, loopback string) checks.Finding {
 	name := node.CallBack.Name
 	f := checks.Finding{
@@ -85,11 +85,11 @@ func (c callers) misnamed(node *facts.Node, loopback string) checks.Finding {
 	return f
 }
 
-// byInterface makes Hydra use the address of an interface.
+// byInterface is the command that makes Hydra use the address of an interface.
 var byInterface = fix.Here("deepspeed --launcher_args '-iface INTERFACE' …   # mpirun then uses the address of that interface instead of the name").As(fix.Or)
 
-// waits returns the finding for a node that first tries addresses that do not answer, until the
-// kernel gives up: after 127 s with Linux's default net.ipv4.tcp_syn_retries.
+// waits returns the finding for a node that first tries addresses that do not answer. The node
+// waits until the kernel gives up: 127 s with Linux's default net.ipv4.tcp_syn_retries.
 func (c callers) waits(node *facts.Node) (findings []checks.Finding) {
 	answers := node.CallBack.Reached[0]
 	for _, path := range node.CallBack.Failed {
@@ -114,7 +114,7 @@ func (c callers) waits(node *facts.Node) (findings []checks.Finding) {
 	return findings
 }
 
-// whyShut gives the likely cause for each outcome of a call.
+// whyShut maps the outcome of a connection attempt to its likely cause.
 var whyShut = map[facts.PathOutcome]string{
 	facts.PathDropped:    "a firewall drops the calls",
 	facts.PathRefused:    "a firewall resets the calls, or another machine has the address",
@@ -126,11 +126,12 @@ var whyShut = map[facts.PathOutcome]string{
 	facts.PathStranger:   "another machine answers",
 }
 
-// shut returns the finding for a node, one of several, that reaches the launching machine at no
-// address.
+// shut returns the finding for a node that reaches the launching machine at none of its addresses.
+// all lists all such nodes.
 func (c callers) shut(node *facts.Node, all []*facts.Node) checks.Finding {
 	first, ports := node.CallBack.Failed[0], c.ports()
-	// Some of the addresses may belong to networks without nodes.
+	// Prefer an address that the node has a route to: the other addresses may belong to networks
+	// without nodes.
 	if i := slices.IndexFunc(node.CallBack.Failed, func(path facts.Path) bool { return path.Outcome != facts.PathUnroutable }); i > 0 {
 		first = node.CallBack.Failed[i]
 	}
@@ -169,7 +170,7 @@ func (c callers) shut(node *facts.Node, all []*facts.Node) checks.Finding {
 	return f
 }
 
-// ports returns the range from which mpirun's port comes.
+// ports returns the range from which mpirun takes its port.
 func (c callers) ports() string {
 	if c.back.High == 0 {
 		return "ephemeral ports"

@@ -49,7 +49,8 @@ func judgeExports(view checks.View) []checks.Finding {
 	return slices.Concat(findings, namedEnvFile(view), tooLong(view), unexported(view), ignored(view))
 }
 
-// takenOut removes the variable at the start of a note where it is set.
+// takenOut returns the commands that remove a variable where it is set. The note begins with the
+// name of the variable.
 func takenOut(view checks.View, note hostfile.Note) []fix.Command {
 	name, _, _ := strings.Cut(note.Message, "=")
 	if export, isExported := ranks.Exported(view, name); isExported {
@@ -58,9 +59,9 @@ func takenOut(view checks.View, note hostfile.Note) []fix.Command {
 	return []fix.Command{fix.Here("unset %s", fix.Variable(name))}
 }
 
-// longestArgument is the kernel's limit in bytes for one argument of a program, with its end
-// (Linux, binfmts.h, MAX_ARG_STRLEN). DeepSpeed passes all exports to pdsh as one argument, and
-// sshd passes the whole command to the shell as one.
+// longestArgument is the kernel's limit for one argument of a program, in bytes with the
+// terminating zero (Linux, binfmts.h, MAX_ARG_STRLEN). It matters because DeepSpeed passes all
+// exports to pdsh as one argument. sshd also passes the whole command to the shell as one argument.
 const longestArgument = 128 << 10
 
 func tooLong(view checks.View) []checks.Finding {
@@ -86,8 +87,8 @@ func tooLong(view checks.View) []checks.Finding {
 	}}
 }
 
-// fileProblems returns a finding for each kind of line in a .deepspeed_env that ends the launch or
-// does something unexpected.
+// fileProblems returns the findings for lines of a .deepspeed_env that end the launch or have an
+// unexpected effect. There is one finding for each kind of problem.
 func fileProblems(view checks.View, file facts.EnvFile) []checks.Finding {
 	_, problems := launch.ParseEnvFile(file)
 	var findings []checks.Finding
@@ -105,7 +106,7 @@ func fileProblems(view checks.View, file facts.EnvFile) []checks.Finding {
 	return findings
 }
 
-// envLines returns the finding for one kind of mistake, with all lines that make it.
+// envLines returns the finding for one kind of mistake, with all lines that contain the mistake.
 func envLines(view checks.View, file facts.EnvFile, problems []hostfile.LineError) checks.Finding {
 	first := problems[0]
 	f := checks.Finding{Verdict: checks.Warn, Summary: first.Message, Got: file.Path, WouldSee: first.DeepSpeed}
@@ -137,8 +138,8 @@ func envLines(view checks.View, file facts.EnvFile, problems []hostfile.LineErro
 	return f
 }
 
-// setTwice warns about names that a file sets to different values; the last one counts. accelerate
-// appends lines at every launch, mostly with the same values.
+// setTwice warns about names that a file sets to different values. The last value counts.
+// accelerate appends lines at every launch, mostly with the same values, and these do not matter.
 func setTwice(view checks.View, file facts.EnvFile) []checks.Finding {
 	settings, _ := launch.ParseEnvFile(file)
 	last := map[string]string{}
@@ -157,11 +158,11 @@ func setTwice(view checks.View, file facts.EnvFile) []checks.Finding {
 			Remedy:  []fix.Command{fix.Here("grep -n '^%s=' %s   # keep the line that you want", fix.Variable(s.Name), fix.Path(file.Path)).As(fix.Look)},
 		})
 	}
-	return findings // equal findings are folded
+	return findings // Fold joins the findings that are equal
 }
 
-// ignored warns about variables without effect: DeepSpeed takes the master's address and port from
-// its arguments, and the devices from the hostfile.
+// ignored warns about variables that have no effect. DeepSpeed takes the master's address and port
+// from its arguments, and the devices from the hostfile.
 func ignored(view checks.View) []checks.Finding {
 	planned := map[string]string{"MASTER_ADDR": view.Launch.MasterAddr, "MASTER_PORT": fmt.Sprint(view.Launch.MasterPort)}
 	var findings []checks.Finding
@@ -182,7 +183,8 @@ func ignored(view checks.View) []checks.Finding {
 	return append(findings, ignoredDevices(view)...)
 }
 
-// ignoredDevices warns about CUDA_VISIBLE_DEVICES, which launch.py sets to the slots of its node.
+// ignoredDevices warns about CUDA_VISIBLE_DEVICES. launch.py overwrites this variable with the
+// slots of its node.
 func ignoredDevices(view checks.View) []checks.Finding {
 	const name = "CUDA_VISIBLE_DEVICES"
 	value, _ := launch.Lookup(view.Head.Env, name)
@@ -201,7 +203,8 @@ func ignoredDevices(view checks.View) []checks.Finding {
 	}}
 }
 
-// namedEnvFile judges DS_ENV_FILE, for which DeepSpeed prints no errors.
+// namedEnvFile checks the file that DS_ENV_FILE names. DeepSpeed itself prints no error if the file
+// is missing or wrong.
 //
 // Source: deepspeed/launcher/runner.py, 0.10.1 and later.
 func namedEnvFile(view checks.View) []checks.Finding {
@@ -229,7 +232,7 @@ func namedEnvFile(view checks.View) []checks.Finding {
 }
 
 // unexported warns about variables that are set in the launching shell and matter to the ranks, but
-// are not exported. Nodes whose environment was not seen are left out.
+// that the launcher does not export. It leaves out nodes whose environment was not seen.
 func unexported(view checks.View) []checks.Finding {
 	if view.Launch.StartedBy().Environment != launch.EnvironmentExported {
 		return nil
@@ -255,7 +258,7 @@ func unexported(view checks.View) []checks.Finding {
 			Want:    setting.Value,
 			Remedy:  []fix.Command{ranks.ExportLine(view.Launch, setting.Name, setting.Value)},
 		}
-		if lacking := withoutInterface(view, setting); lacking != nil { // exporting it would end the launch there
+		if lacking := withoutInterface(view, setting); lacking != nil { // exporting the variable would end the launch on those nodes
 			f.Nodes = lacking
 			f.Summary += fmt.Sprintf("; the node has no interface %s", setting.Value)
 			f.Want = "an interface that every node has, or no " + setting.Name
@@ -266,7 +269,7 @@ func unexported(view checks.View) []checks.Finding {
 	return findings
 }
 
-// withoutInterface returns the nodes without an interface that a variable names.
+// withoutInterface returns the nodes that lack the interface that a variable names.
 func withoutInterface(view checks.View, setting facts.Setting) (lacking []string) {
 	for _, node := range view.Nodes {
 		if node.Net == nil {
@@ -287,8 +290,8 @@ func withoutInterface(view checks.View, setting facts.Setting) (lacking []string
 	return lacking
 }
 
-// takesCPU reports whether DeepSpeed chooses the variable's value by itself: without an accelerator
-// it uses the CPU.
+// takesCPU reports whether DeepSpeed chooses the variable's value without being told: it uses the
+// CPU if there is no accelerator.
 //
 // Source: accelerator/real_accelerator.py, get_accelerator, 0.14.1 to 0.19.8.
 func takesCPU(p launch.Prediction, node *facts.Node, setting facts.Setting) bool {
@@ -296,8 +299,9 @@ func takesCPU(p launch.Prediction, node *facts.Node, setting facts.Setting) bool
 	return setting.Name == "DS_ACCELERATOR" && setting.Value == "cpu" && seen && devices == 0 && !hostfile.Before(p.DeepSpeed, "0.14.1")
 }
 
-// matters reports whether a variable changes the behaviour of ranks and DeepSpeed does not export
-// it, or exports it only from some machines: it exports NCCL's from a machine with a GPU.
+// matters reports whether a variable changes the behaviour of the ranks although DeepSpeed does not
+// export it, or not from every machine. For example, DeepSpeed exports NCCL's variables only from a
+// machine with a GPU.
 func matters(p launch.Prediction, name string) bool {
 	prefix, _, isPrefixed := strings.Cut(name, "_")
 	if isPrefixed && (p.Accelerator != "cpu" && prefix == "NCCL" || slices.Contains([]string{"GLOO", "TP", "TORCH"}, prefix)) {

@@ -43,7 +43,7 @@ var HubReach = checks.Check{
 	},
 }
 
-// barred returns what prevents a node from reaching the Hub. Nodes with the same value have the
+// barred returns the reason why a node cannot reach the Hub. Nodes with the same reason have the
 // same fix.
 func barred(node *facts.Node) string {
 	hub := *node.Hub
@@ -51,7 +51,7 @@ func barred(node *facts.Node) string {
 	return fmt.Sprint(hub)
 }
 
-// through returns what a node called: the Hub, or the proxy in front of it.
+// through returns the machine to which a node connected: the Hub, or the proxy in front of it.
 func through(hub *facts.Hub) string {
 	if hub.Proxy != "" {
 		return "the proxy " + hub.Proxy
@@ -59,7 +59,7 @@ func through(hub *facts.Hub) string {
 	return hub.Endpoint
 }
 
-// offTheHub returns the finding for nodes that fail for the same reason.
+// offTheHub returns the finding for nodes that cannot reach the Hub for the same reason.
 func offTheHub(view checks.View, nodes []string, reaching []*facts.Node) checks.Finding {
 	first := slices.IndexFunc(view.Nodes, func(n *facts.Node) bool { return n.Name == nodes[0] })
 	hub := view.Nodes[first].Hub
@@ -116,7 +116,7 @@ func offTheHub(view checks.View, nodes []string, reaching []*facts.Node) checks.
 	return f
 }
 
-// trusts returns the variable that gives an HTTP client its trusted certificates.
+// trusts returns the variable that names the trusted certificates of the node's HTTP client.
 func trusts(hub *facts.Hub) fix.Variable {
 	if hub.Client == "httpx" {
 		return "SSL_CERT_FILE"
@@ -129,7 +129,8 @@ var (
 	lookForProxy = fix.On("env | grep -i _proxy   # correct the variable with this proxy").As(fix.Look)
 )
 
-// cached is the step that avoids the Hub.
+// cached returns the note that describes how to launch without the Hub: copy the models into the
+// nodes' caches.
 func cached(view checks.View) fix.Command {
 	all := text.Map(view.Launch.Models, func(named facts.ModelNamed) string { return named.Name })
 	return fix.Note("or copy %s into the nodes' caches before the launch, from a machine that reaches the Hub", fix.Text(strings.Join(all, " and ")))

@@ -36,7 +36,7 @@ func judgeRunsInside(view checks.View) (findings []checks.Finding) {
 			if has == nil {
 				summary = fmt.Sprintf("preflight checked the machine, but %s may be in a %s container that it may not enter", strings.Join(lacks, ", "), c.Engine)
 			}
-			// Container names differ between nodes, but the problem is the same.
+			// The names of containers differ between nodes, but the problem is the same.
 			if at := slices.IndexFunc(findings, func(f checks.Finding) bool { return f.Summary == summary }); at >= 0 {
 				findings[at].Nodes = append(findings[at].Nodes, node.Name)
 				break
@@ -57,7 +57,8 @@ func judgeRunsInside(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// heldBy returns which parts of the launch a node lacks, and which of these a container on it has.
+// heldBy returns two lists of parts of the launch. lacks holds the parts that a node lacks. has
+// holds those of them that a container on the node has.
 func heldBy(c facts.RunningContainer, node *facts.Node) (has, lacks []string) {
 	for _, part := range []struct {
 		name             string

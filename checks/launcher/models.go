@@ -62,7 +62,7 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 	for _, node := range lacking {
 		by := offlineBy(node)
 		if by == "" && has == nil {
-			continue // all nodes download it at the start
+			continue // no node has the model, so all nodes download it at the start
 		}
 		f := checks.Finding{
 			Nodes: []string{node.Name}, Summary: fmt.Sprintf("%s is not in the cache, and %s forbids the download", named.Name, by),
@@ -78,8 +78,8 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 	return append(findings, unlikeModels(view, named, has, slices.ContainsFunc(has, isOffline))...)
 }
 
-// unlikeModels returns findings for nodes whose caches differ. Ranks that may contact the Hub use
-// its current version.
+// unlikeModels returns findings for nodes whose caches differ. Ranks that may connect to the Hub
+// use the version that is current there.
 func unlikeModels(view checks.View, named facts.ModelNamed, has []*facts.Node, isOffline bool) []checks.Finding {
 	differences := compare.Differences(
 		compare.Among(has, named.Revision, func(n *facts.Node) string { return short(launch.CachedModel(n, named).Commit) }),
@@ -92,8 +92,8 @@ func unlikeModels(view checks.View, named facts.ModelNamed, has []*facts.Node, i
 	return compare.Findings("the cached copies of "+named.Name, differences, common)
 }
 
-// download returns the command that puts a model or data set into the cache of {nodes}. It needs
-// the Hub.
+// download returns the command that downloads a model or data set into the cache of {nodes}. The
+// command needs access to the Hub.
 func download(view checks.View, named facts.ModelNamed) fix.Command {
 	first, last := fix.Code(""), fix.Code("")
 	if named.CacheDir != "" {

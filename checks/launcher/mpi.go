@@ -14,8 +14,8 @@ import (
 	"preflight/facts"
 )
 
-// daemons checks the program that mpirun starts on every node. If it is missing, Open MPI ends the
-// launch, and Hydra waits for it.
+// daemons checks the program that mpirun starts on every node. If the program is missing, Open MPI
+// ends the launch, and Hydra waits for the program.
 func daemons(view checks.View) (findings []checks.Finding) {
 	daemon := view.Launch.Daemon(view.Head)
 	if daemon == "" {
@@ -70,7 +70,7 @@ func lacksDaemon(view checks.View, node *facts.Node, daemon string) checks.Findi
 	return f
 }
 
-// otherNodes returns the reached nodes except the launching machine.
+// otherNodes returns the reached nodes without the launching machine.
 func otherNodes(view checks.View) (others []*facts.Node) {
 	here, _ := ranks.HeadNode(view)
 	for _, node := range view.Nodes {

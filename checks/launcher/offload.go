@@ -38,7 +38,7 @@ func judgeOffloadPath(view checks.View) []checks.Finding {
 				findings = append(findings, judgeOffload(view, node, place)...)
 			}
 		}
-		if len(met) == 0 { // a path that depends on the working directory of a rank
+		if len(met) == 0 { // the path depends on the working directory of a rank
 			findings = append(findings, checks.UnknownFor(node, "disk: preflight did not check the offload directory"))
 		}
 	}
@@ -83,7 +83,7 @@ func judgeOffload(view checks.View, node *facts.Node, place facts.Place) []check
 	return []checks.Finding{f}
 }
 
-// existsSomewhere reports whether any node has the directory itself.
+// existsSomewhere reports whether the directory exists on at least one node.
 func existsSomewhere(v checks.View, place facts.Place) bool {
 	return slices.ContainsFunc(v.Nodes, func(node *facts.Node) bool {
 		return slices.ContainsFunc(node.Disk.Places, func(p facts.Place) bool { return p.Path == place.Path && p.Exists })

@@ -17,7 +17,7 @@ import (
 	"preflight/launch/nccl"
 )
 
-// pdshFanOut is the number of hosts that DeepSpeed allows pdsh to run on at a time.
+// pdshFanOut is the number of hosts on which DeepSpeed allows pdsh to run at the same time.
 // Source: deepspeed/launcher/constants.py, PDSH_MAX_FAN_OUT, 0.19.6 of development.
 const pdshFanOut = 1024
 
@@ -66,13 +66,13 @@ func pdshFindings(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 			Remedy:   []fix.Command{fix.Here("deepspeed --launcher_args='-f %s' …", fix.Number(hosts))},
 		})
 	}
-	if findings == nil { // otherwise it fails for the reason already reported
+	if findings == nil { // if there are findings, pdsh fails for a reason that is already reported
 		findings = rehearsalFindings(view)
 	}
 	return append(findings, pdshEnv(view, pdsh)...)
 }
 
-// fanOut returns the number of hosts that pdsh runs on at a time. The last -f wins, and
+// fanOut returns the number of hosts on which pdsh runs at the same time. The last -f wins, and
 // --launcher_args come after DeepSpeed's own options.
 func fanOut(launcherArgs []string) int {
 	most := pdshFanOut
@@ -88,13 +88,13 @@ func fanOut(launcherArgs []string) int {
 	return most
 }
 
-// pdshVariables are the variables that pdsh reads and DeepSpeed does not override (it overrides
-// PDSH_RCMD_TYPE, and FANOUT with -f). Source: chaos/pdsh 2.34, opt.c and modules/sshcmd.c; tried
-// with that version. Its NEWS dates the two time limits to 2.32.
+// pdshVariables lists the variables that pdsh reads and DeepSpeed does not override. (DeepSpeed
+// overrides PDSH_RCMD_TYPE, and FANOUT with -f.) Source: chaos/pdsh 2.34, opt.c and
+// modules/sshcmd.c; tried with that version. Its NEWS dates the two time limits to 2.32.
 var pdshVariables = []struct {
 	Name     string
-	Since    string // the first pdsh that reads it, "" for any
-	Tried    bool   // the test run of pdsh has it set, and tells more
+	Since    string // the first pdsh release that reads the variable, "" for any
+	Tried    bool   // whether the test run of pdsh uses the variable, and so tells more than this check
 	Verdict  checks.Verdict
 	Alters   func(value string) bool
 	Summary  string
@@ -129,15 +129,15 @@ func pdshEnv(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	return findings
 }
 
-// rehearsalFindings compares what pdsh received from the nodes with what preflight's own logins
-// saw. The ssh checks report nodes that preflight did not reach.
+// rehearsalFindings compares the answers that pdsh received from the nodes with the results of
+// preflight's own logins. The ssh checks report nodes that preflight did not reach.
 func rehearsalFindings(view checks.View) []checks.Finding {
 	tried := view.Head.Rehearsal
 	answers := func(n facts.RehearsalNode) bool { return len(n.Ranks)+len(n.Errors) > 0 }
 	reached := slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Reached })
 	switch reason := view.Head.Missing[facts.SectionRehearsal]; {
 	case slices.ContainsFunc(view.Launch.Notes, func(n hostfile.Note) bool { return strings.HasPrefix(n.ID, "pdsh-") }):
-		return nil // launcher-args reports names that pdsh reads differently
+		return nil // launcher-args reports node names that pdsh reads differently
 	case tried == nil && reached && reason != "":
 		return []checks.Finding{checks.UnknownFor(view.Head, "preflight did not test pdsh: "+reason)}
 	case tried == nil:
@@ -155,7 +155,7 @@ func rehearsalFindings(view checks.View) []checks.Finding {
 	return findings
 }
 
-// rehearsedNode judges the answer of the node with a rank.
+// rehearsedNode checks the answer that pdsh received from the node with this rank.
 func rehearsedNode(view checks.View, rank int, answer facts.RehearsalNode) []checks.Finding {
 	i := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == answer.Node })
 	if i >= 0 && !view.All[i].Reached {
@@ -196,8 +196,8 @@ func ranksOf(answer facts.RehearsalNode) string {
 	return "node rank " + strings.Trim(strings.ReplaceAll(fmt.Sprint(answer.Ranks), " ", " and "), "[]")
 }
 
-// pdshRefusals are the errors of the ssh that pdsh starts, in the words of OpenSSH 9.2, for nodes
-// that accepted preflight's login.
+// pdshRefusals lists the errors of the ssh that pdsh starts, for nodes that accepted preflight's
+// login. The texts are those of OpenSSH 9.2.
 var pdshRefusals = []struct {
 	says    string
 	summary string
@@ -216,14 +216,14 @@ var pdshRefusals = []struct {
 	{"command timeout", "pdsh ended the command at its own time limit", []fix.Command{fix.Here("unset PDSH_COMMAND_TIMEOUT")}},
 }
 
-// noEcho returns the finding for a node that accepted preflight's login but sent pdsh no echo.
+// noEcho returns the finding for a node that accepted preflight's login but sent no echo to pdsh.
 func noEcho(view checks.View, answer facts.RehearsalNode) checks.Finding {
 	f := checks.Finding{
 		Nodes: []string{answer.Node}, Summary: "pdsh gets no answer from it",
 		Got: "neither output nor an error", WouldSee: "nothing: the node runs no rank, and the others wait for it",
 	}
 	if words := lastLine(answer.Errors); words != "" {
-		// The name of the node would prevent equal findings from folding.
+		// If the text named the node, equal findings would not fold.
 		f.Got, f.WouldSee = "", "{node}: "+strings.ReplaceAll(words, hostfile.Bare(answer.Node), "{host}")
 	}
 	refused := slices.ContainsFunc(answer.Errors, func(line string) bool { return strings.Contains(line, exitWords) })
@@ -247,11 +247,11 @@ func noEcho(view checks.View, answer facts.RehearsalNode) checks.Finding {
 	return f
 }
 
-// exitWords are pdsh's words for an ssh that failed (modules/sshcmd.c).
+// exitWords is the text with which pdsh reports an ssh that failed (modules/sshcmd.c).
 const exitWords = "exited with exit code"
 
-// lastLine returns the most informative line: the last one that is not pdsh's message about ssh's
-// exit code.
+// lastLine returns the most informative line. That is the last line that is not pdsh's message
+// about the exit code of ssh.
 func lastLine(errors []string) string {
 	for _, line := range slices.Backward(errors) {
 		if !strings.Contains(line, exitWords) && line != "…" {
@@ -264,8 +264,8 @@ func lastLine(errors []string) string {
 	return errors[0]
 }
 
-// pdshLogin returns the login that pdsh's ssh module makes (pdsh 2.34, modules/sshcmd.c), without
-// the variables that change it.
+// pdshLogin returns the command that logs in as pdsh's ssh module does (pdsh 2.34,
+// modules/sshcmd.c). It does not include variables that change the login.
 func pdshLogin() fix.Command {
 	return fix.Here("ssh -v -oConnectTimeout=10 {ssh_port}-2 -a -x {node} true").As(fix.Look)
 }

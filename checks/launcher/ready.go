@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package launcher judges how the ranks will be started: the launcher's programs and arguments, the
-// exported environment, and the working directory, script and files that the nodes need.
+// Package launcher checks how the ranks will be started. It checks the launcher's programs and
+// arguments, the exported environment, and the working directory, script and files that the nodes
+// need.
 //
-// It judges only the launcher that the launch will use.
+// It checks only the launcher that the launch will use.
 package launcher
 
 import (
@@ -67,8 +68,8 @@ func judgeLauncher(view checks.View) []checks.Finding {
 	return findings
 }
 
-// sshClient reports a missing ssh client. DeepSpeed asks the first host of every hostfile over ssh,
-// whatever launcher it uses. Without a hostfile it asks none.
+// sshClient reports a missing ssh client. If there is a hostfile, DeepSpeed connects to its first
+// host over ssh, whatever launcher it uses. Without a hostfile, DeepSpeed connects to no host.
 func sshClient(view checks.View) []checks.Finding {
 	noHostfile := view.Launch.Local && len(view.Launch.Hosts) == 1 && view.Launch.Hosts[0].Line == 0
 	byHand := view.Launch.NoSSH && view.Launch.MasterAddr != ""
@@ -82,8 +83,8 @@ func sshClient(view checks.View) []checks.Finding {
 	}}
 }
 
-// programFindings judges whether the program of the command exists and starts here. Without a
-// command, you may launch from another machine.
+// programFindings checks whether the program of the command exists and starts on the launching
+// machine. If preflight was given no command, the user may launch from another machine.
 func programFindings(view checks.View) []checks.Finding {
 	p, python := view.Launch, view.Head.Python
 	if p.Script == "" || typedOnNodes(view) {
@@ -119,8 +120,8 @@ func programFindings(view checks.View) []checks.Finding {
 	}}
 }
 
-// typedOnNodes reports whether the command is a torchrun that is typed only on nodes: the launching
-// machine is not a node, and a node has the packages for it.
+// typedOnNodes reports whether the user types a torchrun command only on the nodes. That is so if
+// the launching machine is not a node, and a node has the packages that the command needs.
 func typedOnNodes(view checks.View) bool {
 	_, isNode := ranks.HeadNode(view)
 	return view.Launch.Torchrun() && !isNode && slices.ContainsFunc(view.All, func(n facts.Node) bool {
@@ -129,7 +130,7 @@ func typedOnNodes(view checks.View) bool {
 }
 
 // otherInterpreter returns a finding if --python is not the interpreter of the program in the
-// command: preflight then checked other packages than the ranks will import. With PYTHON_EXEC,
+// command. preflight then checked packages that the ranks will not import. With PYTHON_EXEC,
 // torchrun itself starts another interpreter.
 func otherInterpreter(view checks.View) (f checks.Finding, isOther bool) {
 	its, named := view.Head.Launcher.Interpreter, view.Launch.Interpreter
@@ -141,10 +142,10 @@ func otherInterpreter(view checks.View) (f checks.Finding, isOther bool) {
 		"%s uses %s, but --python makes preflight check %s: omit --python, or activate the right environment", view.Launch.Program, its, named)), true
 }
 
-// backendFindings judges the programs that DeepSpeed looks for, and those that it then runs.
+// backendFindings checks the programs that DeepSpeed looks for, and the programs that it then runs.
 func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	for _, program := range by.Programs {
-		if view.Head.Launcher.Backends[program] == "" { // the other programs belong to the same package
+		if view.Head.Launcher.Backends[program] == "" { // the other programs belong to the same package, so one finding is enough
 			return []checks.Finding{{
 				Summary:  fmt.Sprintf("launcher %s needs %s in PATH of the launching machine", by.Name, program),
 				Want:     "its environment module is loaded, or its directory is in PATH",
@@ -162,8 +163,8 @@ func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	return nil
 }
 
-// otherMPI fails an mpirun that does not take DeepSpeed's options, and warns about one that may
-// belong to another installation. DeepSpeed itself does not check this.
+// otherMPI fails an mpirun that does not accept DeepSpeed's options. It warns about an mpirun that
+// may belong to another installation. DeepSpeed itself checks neither.
 func otherMPI(view checks.View, by launch.Launcher) []checks.Finding {
 	programs, mpirun := view.Head.Launcher.Backends, view.Head.Launcher.MPIRun
 	asked, path := by.Programs[0], programs["mpirun"]
@@ -195,15 +196,15 @@ func otherMPI(view checks.View, by launch.Launcher) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// refusesOptions holds the error of each kind of mpirun for DeepSpeed's options of the other kind,
-// seen with Open MPI 4.1.4, MPICH 4.0.2 and Intel MPI 2021.18.
+// refusesOptions maps each kind of mpirun to its error for the options that DeepSpeed passes to the
+// other kind. The errors were seen with Open MPI 4.1.4, MPICH 4.0.2 and Intel MPI 2021.18.
 var refusesOptions = map[string]string{
 	facts.OptionsOpenMPI: `mpirun: Error: unknown option "-ppn"`,
 	facts.OptionsHydra:   "[mpiexec@HOST] HYDU_process_mfile_token (utils/args/args.c:295): token slots not supported at this time",
 }
 
-// otherMPIRun returns the commands that find another mpirun, or use a launcher whose options fit
-// this one.
+// otherMPIRun returns the commands that find another mpirun, or that use a launcher whose options
+// fit the present mpirun.
 func otherMPIRun(by launch.Launcher) (commands []fix.Command) {
 	commands = append(commands, fix.Here("module avail mpi; update-alternatives --list mpirun   # other installations").As(fix.Look))
 	for _, other := range launch.Launchers {
@@ -217,8 +218,8 @@ func otherMPIRun(by launch.Launcher) (commands []fix.Command) {
 
 func directory(path string) string { return path[:strings.LastIndexByte(path, '/')+1] }
 
-// outsideAllocation warns about hosts that are not in the Slurm allocation of the shell: srun will
-// not start on them.
+// outsideAllocation warns about hosts that are not in the Slurm allocation of the shell. srun will
+// not start on these hosts.
 func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
 	allocated := by.Allocated(view.Head.Env)
 	if allocated == nil {
@@ -242,9 +243,9 @@ func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
 	}}
 }
 
-// fewCPUs returns the finding for a job with fewer CPUs than ranks, as from `salloc --nodes=4
-// --gpus-per-node=8` without --ntasks-per-node: srun gives each task one CPU unless it is told to
-// share.
+// fewCPUs returns the finding for a Slurm job with fewer CPUs than ranks, such as a job from
+// `salloc --nodes=4 --gpus-per-node=8` without --ntasks-per-node. srun gives each task one CPU
+// unless it is told to share.
 //
 // Source: srun(1), 22.05, --overcommit; tried with such jobs.
 func fewCPUs(view checks.View, by launch.Launcher) []checks.Finding {
@@ -275,9 +276,10 @@ func fewCPUs(view checks.View, by launch.Launcher) []checks.Finding {
 	}}
 }
 
-// openMPIInterface judges the eth0 that DeepSpeed passes to Open MPI unless --launcher_args names
-// another interface. Without eth0, ranks that use TCP fail. It is a warning on nodes with an RDMA
-// adapter or with another transport, because UCX and libfabric ignore that name.
+// openMPIInterface checks the interface eth0, which DeepSpeed passes to Open MPI unless
+// --launcher_args names another interface. Without eth0, ranks that use TCP fail. On nodes with an
+// RDMA adapter or with another transport, the finding is only a warning, because UCX and libfabric
+// ignore that name.
 func openMPIInterface(view checks.View, note hostfile.Note) []checks.Finding {
 	var findings []checks.Finding
 	for _, node := range view.Nodes {
@@ -304,8 +306,8 @@ func openMPIInterface(view checks.View, note hostfile.Note) []checks.Finding {
 	return findings
 }
 
-// peerNetwork returns the network that leads to the peers, in the form that Open MPI accepts for an
-// interface.
+// peerNetwork returns the network that leads to the peers. It has the form that Open MPI accepts in
+// place of an interface.
 func peerNetwork(node *facts.Node) string {
 	if network, known := names.NetworkOf(node, nccl.PeerAddress(node).Address); known {
 		return network.String()

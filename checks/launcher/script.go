@@ -30,7 +30,7 @@ func judgeScript(view checks.View) []checks.Finding {
 		return checks.Skipped("no launch command was given (preflight -- deepspeed …)")
 	}
 	nodes := ranks.Nodes(view)
-	if len(nodes) == 1 && nodes[0].Files == nil { // the launching machine, which Evaluate did not check for the section
+	if len(nodes) == 1 && nodes[0].Files == nil { // the launching machine: Evaluate did not check whether it has the section
 		return []checks.Finding{checks.UnknownFor(nodes[0], "files: "+compare.Shown(nodes[0].Missing[facts.SectionFiles]))}
 	}
 	findings := unqualified(view, nodes)
@@ -53,7 +53,7 @@ func isThere(machine *facts.Node, named facts.LaunchFile) bool {
 	return file != nil && file.Exists
 }
 
-// shortName returns a path as the command most likely spells it.
+// shortName returns a path in the form in which the command most likely spells it.
 func shortName(p launch.Prediction, file string) string {
 	if below, isBelow := strings.CutPrefix(file, path.Clean(p.WorkDir)+"/"); isBelow && p.WorkDir != "" {
 		return below
@@ -62,7 +62,7 @@ func shortName(p launch.Prediction, file string) string {
 }
 
 // unqualified returns findings for a program of --no_python that is in the working directory but is
-// named without a path: the ranks look for it only in PATH.
+// named without a path. The ranks look for such a program only in PATH.
 //
 // Source: deepspeed/launcher/launch.py, main, 0.19.8, which passes the name to subprocess.Popen.
 func unqualified(view checks.View, nodes []*facts.Node) []checks.Finding {
@@ -87,8 +87,8 @@ func unqualified(view checks.View, nodes []*facts.Node) []checks.Finding {
 	return findings
 }
 
-// unreadable returns findings for nodes that have a file that the launch cannot use, or whose file
-// was not read.
+// unreadable returns findings for nodes whose file exists but cannot be used by the launch, or was
+// not read by preflight.
 func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) []checks.Finding {
 	var findings []checks.Finding
 	look := []fix.Command{fix.On("namei -l %s", fix.Path(named.Path)).As(fix.Look)}
@@ -132,7 +132,7 @@ func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) [
 	return findings
 }
 
-// lackFile returns findings for nodes without a file, except for those that lack the whole
+// lackFile returns findings for nodes that lack a file. It leaves out nodes that lack the whole
 // directory.
 func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, explained map[string]bool) []checks.Finding {
 	var lacking []*facts.Node
@@ -142,18 +142,18 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 		case file == nil:
 		case file.Exists:
 			have++
-		case named.Role == facts.RoleProgram && node.Python != nil && !node.Python.Found: // python-same reports it
+		case named.Role == facts.RoleProgram && node.Python != nil && !node.Python.Found: // python-same reports the missing Python
 		case !explained[node.Name]:
 			lacking = append(lacking, node)
 		}
 	}
 	if slices.ContainsFunc(view.Launch.Places, func(p facts.LaunchFile) bool { return p.Path == named.Path }) {
-		return nil // data-shared reports it
+		return nil // data-shared reports the missing file
 	}
 	onHead := isThere(view.Head, named)
 	_, headIsNode := ranks.HeadNode(view)
 	if named.Role == facts.RoleArgument && (!onHead || headIsNode) && 2*have <= len(nodes) {
-		return nil // an output that does not exist yet, or that rank 0 wrote
+		return nil // the file is an output that does not exist yet, or that rank 0 wrote
 	}
 	want := "a path that exists"
 	switch {
@@ -199,8 +199,8 @@ func missingError(view checks.View, named facts.LaunchFile) string {
 	return fmt.Sprintf("can't open file '%s': [Errno 2] No such file or directory", named.Path)
 }
 
-// bringFile returns the commands that copy a file to {nodes}, from the launching machine or from a
-// node that has it.
+// bringFile returns the commands that copy a file to {nodes}. The source is the launching machine,
+// or a node that has the file.
 func bringFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile) []fix.Command {
 	file, from := ranks.FileAt(view.Head, named), (*facts.Node)(nil)
 	for _, node := range nodes {

@@ -18,19 +18,19 @@ import (
 	"preflight/launch"
 )
 
-// Names of what is compared in addition to the files of the command.
+// Names of the properties that are compared in addition to the files of the command.
 const (
 	sourcesAspect = "Python files next to the script"
 	commitAspect  = "commit"
 	dirtyAspect   = "uncommitted changes"
 )
 
-// comparisons returns what must be the same on all nodes, and on the launching machine if it has
-// it.
+// comparisons returns the properties that must be the same on all nodes. They must also be the same
+// on the launching machine if it has them.
 func comparisons(view checks.View, nodes []*facts.Node) []compare.Comparison {
 	var all []compare.Comparison
 	for _, named := range view.Launch.Files {
-		if named.Role == facts.RoleProgram { // pip writes a different one on each node
+		if named.Role == facts.RoleProgram { // pip writes a different program on each node
 			continue
 		}
 		contentsOf := func(n *facts.Node) string { return contents(ranks.FileAt(n, named)) }
@@ -47,7 +47,8 @@ func comparisons(view checks.View, nodes []*facts.Node) []compare.Comparison {
 	return slices.DeleteFunc(all, func(c compare.Comparison) bool { return len(c.Among) == 0 })
 }
 
-// contents returns a value that differs between different files, "" if the file was not read.
+// contents returns a value that is different for files with different contents. It is "" if the
+// file was not read.
 func contents(file *facts.File) string {
 	switch {
 	case file == nil || !file.Exists || file.Problem != "":
@@ -60,10 +61,10 @@ func contents(file *facts.File) string {
 	return digested(file.Digest)
 }
 
-// short returns the beginning of a digest, long enough to tell digests apart.
+// short returns the beginning of a digest. It is long enough to distinguish digests.
 func short(digest string) string { return digest[:min(len(digest), 10)] }
 
-// digested returns the digest of a file for a reader.
+// digested returns the digest of a file in the form that a report shows.
 func digested(digest string) string {
 	if digest == "" {
 		return "absent"
@@ -71,7 +72,8 @@ func digested(digest string) string {
 	return "sha256 " + short(digest)
 }
 
-// sourcesOf returns the digest of all Python files, "" if some were not read.
+// sourcesOf returns the digest of all Python files next to the script on a node. It is "" if some
+// of the files were not read.
 func sourcesOf(node *facts.Node) string {
 	if seen := sourcesSeen(node); seen != nil && seen.Problem == "" && seen.Digest != "" {
 		return digested(seen.Digest)
@@ -79,7 +81,8 @@ func sourcesOf(node *facts.Node) string {
 	return ""
 }
 
-// repositoryOf returns the git repository around the script, the zero value if none was seen.
+// repositoryOf returns the git repository that contains the script, or the zero value if preflight
+// saw none.
 func repositoryOf(node *facts.Node) facts.Repository {
 	if node.Files == nil || node.Files.Repository == nil {
 		return facts.Repository{}
@@ -96,8 +99,8 @@ func dirtyOf(node *facts.Node) string {
 	return ""
 }
 
-// unlike returns findings for nodes that differ from the launching machine, or from most nodes.
-// Differences in the script, the files next to it and the commit on the same nodes are one cause.
+// unlike returns findings for nodes that differ from the launching machine, or from most nodes. If
+// the script, the files next to it and the commit differ on the same nodes, that is one cause.
 func unlike(view checks.View, nodes []*facts.Node, compared []compare.Comparison) []checks.Finding {
 	var findings []checks.Finding
 	for _, found := range compare.Differences(compared...) {
@@ -131,7 +134,7 @@ func unlike(view checks.View, nodes []*facts.Node, compared []compare.Comparison
 	return append(findings, unlikeHead(view, compared)...)
 }
 
-// isRight reports whether a machine has the wanted version of everything that differs.
+// isRight reports whether a machine has the wanted version of every property that differs.
 func isRight(machine *facts.Node, compared []compare.Comparison, deviations []compare.Deviation) bool {
 	for _, d := range deviations {
 		i := slices.IndexFunc(compared, func(c compare.Comparison) bool { return c.Name == d.Name })
@@ -142,7 +145,8 @@ func isRight(machine *facts.Node, compared []compare.Comparison, deviations []co
 	return true
 }
 
-// unlikeHead warns if all nodes have the same version and the launching machine has another one.
+// unlikeHead warns if all nodes have the same version but the launching machine has another
+// version.
 func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Finding {
 	d := difference{view: view, right: view.Head}
 	var odd *facts.Node
@@ -169,14 +173,15 @@ func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Findin
 	return []checks.Finding{f}
 }
 
-// difference holds what differs on the same nodes.
+// difference holds the properties that differ on the same nodes.
 type difference struct {
 	view       checks.View
 	deviations []compare.Deviation
-	right      *facts.Node // a machine with the wanted version of everything, nil for none
+	right      *facts.Node // a machine with the wanted version of every property, nil for none
 }
 
-// named returns the file of the launch with a compared name, the zero value for anything else.
+// named returns the file of the launch that is compared under a name, or the zero value if the name
+// is not that of a file.
 func (d difference) named(name string) facts.LaunchFile {
 	i := slices.IndexFunc(d.view.Launch.Files, func(f facts.LaunchFile) bool { return shortName(d.view.Launch, f.Path) == name })
 	if i < 0 {
@@ -185,7 +190,7 @@ func (d difference) named(name string) facts.LaunchFile {
 	return d.view.Launch.Files[i]
 }
 
-// weight returns the verdict and the consequence of the worst difference.
+// weight returns the verdict and the consequence of the gravest difference.
 func (d difference) weight() (checks.Verdict, string) {
 	verdict, wouldSee := checks.Warn, "a hang or wrong results, if the ranks run the different code"
 	for _, one := range d.deviations {
@@ -206,7 +211,7 @@ func (d difference) weight() (checks.Verdict, string) {
 	return verdict, wouldSee
 }
 
-// sameCode reports whether the versions of a script differ only in what Python ignores.
+// sameCode reports whether the versions of a script differ only in text that Python ignores.
 func (d difference) sameCode(script compare.Deviation) bool {
 	codes := map[string]bool{}
 	for _, machine := range append(slices.Clone(d.view.Nodes), d.view.Head) {
@@ -219,7 +224,8 @@ func (d difference) sameCode(script compare.Deviation) bool {
 }
 
 // tellSources replaces the digest of all Python files by the names of the files that differ, if
-// both machines list them. Files that the launch names are already listed.
+// both machines list their files. It leaves out files that the launch names, because those are
+// listed already.
 func (d *difference) tellSources(odd *facts.Node) {
 	at := slices.IndexFunc(d.deviations, func(one compare.Deviation) bool { return one.Name == sourcesAspect })
 	if at < 0 || d.right == nil {
@@ -243,10 +249,10 @@ func (d *difference) tellSources(odd *facts.Node) {
 	}
 }
 
-// finding returns the finding with both versions, a command that shows the difference on a node,
-// and the commands that copy the right version.
+// finding returns the finding with both versions. Its remedy has a command that shows the
+// difference on a node, and the commands that copy the right version.
 func (d difference) finding(says, whose, odd string) checks.Finding {
-	const most = 3 // there may be hundreds of files
+	const most = 3 // the limit is necessary because there may be hundreds of files
 	var all, got, want []string
 	for i, one := range d.deviations {
 		if i == most {
@@ -266,7 +272,7 @@ func (d difference) finding(says, whose, odd string) checks.Finding {
 	}
 }
 
-// path returns the path of what is compared under a name.
+// path returns the path of the file or directory that is compared under a name.
 func (d difference) path(name string) string {
 	if path.IsAbs(name) {
 		return name
@@ -274,7 +280,7 @@ func (d difference) path(name string) string {
 	return path.Join(d.view.Launch.WorkDir, name)
 }
 
-// look shows the first difference on a node.
+// look returns the command that shows the first difference on the node odd.
 func (d difference) look(odd string) fix.Command {
 	name, dir := d.deviations[0].Name, fix.Path(d.scriptDir())
 	file := fix.Path(d.path(name))
@@ -290,11 +296,12 @@ func (d difference) look(odd string) fix.Command {
 	return look.At(odd).As(fix.Look)
 }
 
-// copies returns the commands that copy what differs from the right machine: a few files by name,
-// otherwise the directory of the script, but never a home directory. The names of Python files come
-// from a machine and are not trusted, so only files below that directory are copied.
+// copies returns the commands that copy the differing files from the machine with the right
+// version. It copies a few files by name. If there are more, it copies the directory of the script,
+// but never a home directory. The names of Python files come from a machine and are not trusted, so
+// only files below that directory are copied.
 func (d difference) copies() (commands []fix.Command) {
-	const most = 8 // as many commands as a person still reads before pasting
+	const most = 8 // the number of commands that a person still reads before pasting them
 	if d.right == nil {
 		return nil
 	}

@@ -16,7 +16,8 @@ import (
 	"preflight/facts"
 )
 
-// scriptImports returns findings for nodes whose Python does not find what the script imports.
+// scriptImports returns findings for nodes whose Python does not find the modules that the script
+// imports.
 func scriptImports(view checks.View) (findings []checks.Finding) {
 	nodes := compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Python == nil || n.Python.Problem != "" })
 	pip := remedy.Pip(view)
@@ -31,7 +32,7 @@ func scriptImports(view checks.View) (findings []checks.Finding) {
 			Want:     "every package that the script imports, in the interpreter of the launch",
 			WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", modules[0]),
 		}
-		var known []fix.Requirement // an index may have unrelated packages with the names of modules
+		var known []fix.Requirement // only known packages, because a package index may have unrelated packages with the names of modules
 		for _, module := range modules {
 			name := cmp.Or(distributed[module], module)
 			version := versionOf(nodes, name)
@@ -49,8 +50,8 @@ func scriptImports(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// cannotImport returns the modules that the script needs and the node's Python does not find,
-// except those that another check reports.
+// cannotImport returns the modules that the script needs and the node's Python does not find. It
+// leaves out modules that another check reports.
 func cannotImport(view checks.View, node *facts.Node) (modules []string) {
 	script := ranks.ScriptAt(view.Launch, node)
 	if script == nil || view.Launch.NoPython {
@@ -65,20 +66,20 @@ func cannotImport(view checks.View, node *facts.Node) (modules []string) {
 	return modules
 }
 
-// typedWithPythonPath reports whether a person types the command on every node, in a shell that may
-// have another PYTHONPATH than the agent's.
+// typedWithPythonPath reports whether a person types the command on every node. The PYTHONPATH of
+// that person's shell may then differ from the agent's.
 func typedWithPythonPath(view checks.View) bool {
 	return view.Launch.Torchrun() && view.Head != nil && view.Head.Env != nil &&
 		slices.ContainsFunc(view.Head.Env.Vars, func(s facts.Setting) bool { return s.Name == "PYTHONPATH" && s.Value != "" })
 }
 
-// distributed maps modules to their packages on PyPI, if the names differ.
+// distributed maps modules to their packages on PyPI if the names differ.
 var distributed = map[string]string{
 	"PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python", "dateutil": "python-dateutil", "dotenv": "python-dotenv", "flash_attn": "flash-attn",
 	"hydra": "hydra-core", "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "pyyaml",
 }
 
-// versionOf returns the version of a package on most nodes, "" if unknown.
+// versionOf returns the version of a package that most nodes have, or "" if it is unknown.
 func versionOf(nodes []*facts.Node, name string) string {
 	have := compare.Without(nodes, func(n *facts.Node) bool { return n.Python.Packages[name] == "" })
 	if len(have) == 0 {

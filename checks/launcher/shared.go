@@ -50,11 +50,12 @@ func judgeShared(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// leftBefore are the roles of data from an earlier run that every node needs in the same version.
+// leftBefore lists the roles of data that an earlier run left behind. Every node needs such data in
+// the same version.
 var leftBefore = []string{facts.RoleTokenized, facts.RoleCheckpoint, facts.RoleResume}
 
-// placeOf returns a node's facts of a directory that the launch names, nil if they were not
-// collected.
+// placeOf returns a node's facts about a directory that the launch names, or nil if the facts were
+// not collected.
 func placeOf(node *facts.Node, named facts.LaunchFile) *facts.Place {
 	at := slices.IndexFunc(node.Disk.Places, func(p facts.Place) bool { return p.Role == named.Role && p.Path == named.Path })
 	if at < 0 {
@@ -63,12 +64,12 @@ func placeOf(node *facts.Node, named facts.LaunchFile) *facts.Place {
 	return &node.Disk.Places[at]
 }
 
-// leaving is a directory in which ranks leave files for others.
+// leaving is a directory in which ranks leave files that other ranks need.
 type leaving struct {
 	facts.LaunchFile
 	view        checks.View
-	seen        []*facts.Node // nodes with facts of the directory
-	own, shared []*facts.Node // those with the directory on a local disk, and on a network file system
+	seen        []*facts.Node // nodes that reported facts about the directory
+	own, shared []*facts.Node // nodes with the directory on a local disk, and on a network file system
 }
 
 func (l *leaving) add(node *facts.Node, place *facts.Place) {
@@ -99,7 +100,8 @@ func (l leaving) judge() []checks.Finding {
 	return l.outputs()
 }
 
-// finding returns the finding for nodes that will not see what other nodes write there.
+// finding returns the finding for nodes that will not see the files that other nodes write to the
+// directory.
 func (l leaving) finding(nodes []*facts.Node, summary string) checks.Finding {
 	has := placeOf(nodes[0], l.LaunchFile)
 	f := checks.Finding{
@@ -122,11 +124,11 @@ func (l leaving) finding(nodes []*facts.Node, summary string) checks.Finding {
 	return f
 }
 
-// listingOf returns a digest of the directory's entries on a node, "" if unknown.
+// listingOf returns a digest of the directory's entries on a node, or "" if unknown.
 func (l leaving) listingOf(node *facts.Node) string { return placeOf(node, l.LaunchFile).Listing }
 
-// indices returns findings for data indices. Only rank 0 builds them, on the first node of the
-// launch.
+// indices returns findings for data indices. Only rank 0 builds the indices, on the first node of
+// the launch.
 func (l leaving) indices() []checks.Finding {
 	others := compare.Without(l.own, func(n *facts.Node) bool { return n.Name == names.FirstHost(l.view) })
 	if groups := compare.GroupBy(l.own, l.listingOf); len(groups) == 1 && groups[0].Value != "" && placeOf(l.own[0], l.LaunchFile).Exists {
@@ -145,7 +147,7 @@ func (l leaving) outputs() []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// found returns findings for data of an earlier run.
+// found returns findings for data that an earlier run left behind.
 func (l leaving) found() []checks.Finding {
 	lacks := func(n *facts.Node) bool { return !placeOf(n, l.LaunchFile).Exists }
 	has, lacking := compare.Without(l.seen, lacks), compare.Without(l.seen, func(n *facts.Node) bool { return !lacks(n) })
@@ -157,14 +159,14 @@ func (l leaving) found() []checks.Finding {
 	case len(has) > 0:
 		return []checks.Finding{l.finding(lacking, fmt.Sprintf("%s is missing, but exists on %s", l.Path, hostfile.Fold(checks.NamesOf(has))))}
 	case l.Role != facts.RoleCheckpoint:
-		return nil // the run will create it
+		return nil // this run will create the data
 	}
 	f := l.finding(lacking, l.Path+" does not exist")
 	f.Want, f.Remedy = "a checkpoint that exists", []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(l.Path))).As(fix.Look)}
 	return []checks.Finding{f}
 }
 
-// unlike warns if nodes have different files. Nodes whose directory was not read are left out.
+// unlike warns if nodes have different files. It leaves out nodes whose directory was not read.
 func (l leaving) unlike() []checks.Finding {
 	known := compare.Without(l.seen, func(n *facts.Node) bool { return l.listingOf(n) == "" })
 	groups := compare.GroupBy(known, l.listingOf)

@@ -18,8 +18,9 @@ import (
 	"preflight/launch"
 )
 
-// moreSlots judges slots that the hostfile does not have. A rank without a device ends the launch.
-// If every host has as many accelerators as requested, only the hostfile is out of date.
+// moreSlots returns the findings for requested slots that the hostfile does not have. A rank
+// without a device ends the launch. If every host has as many accelerators as requested, only the
+// hostfile is out of date.
 func moreSlots(commands func(checks.View, hostfile.Note) []fix.Command) func(checks.View, hostfile.Note) []checks.Finding {
 	return func(view checks.View, note hostfile.Note) []checks.Finding {
 		f := noteRule{
@@ -57,7 +58,7 @@ func devicesOf(view checks.View, host string) (count int, seen bool) {
 	return launch.Accelerators(&view.All[i])
 }
 
-// fewestDevices returns the command with the largest --num_gpus that every host supports.
+// fewestDevices returns the command with the largest --num_gpus that all hosts support.
 func fewestDevices(view checks.View, _ hostfile.Note) []fix.Command {
 	fewest := 0
 	for _, host := range view.Launch.Hosts {
@@ -71,8 +72,8 @@ func fewestDevices(view checks.View, _ hostfile.Note) []fix.Command {
 	return []fix.Command{fix.Here("deepspeed --num_gpus %s …   # the accelerators of the smallest host", fix.Number(fewest))}
 }
 
-// zeroSlots judges a host without slots. That is an error only for the first host: rank 0 then
-// serves on another one, but all ranks call the first.
+// zeroSlots returns the finding for a host without slots. That is an error only for the first host.
+// Rank 0 then runs on another host and serves there, but all ranks still connect to the first host.
 func zeroSlots(view checks.View, note hostfile.Note) []checks.Finding {
 	p := view.Launch
 	first := p.Hosts[0]
@@ -84,8 +85,8 @@ func zeroSlots(view checks.View, note hostfile.Note) []checks.Finding {
 	return []checks.Finding{rule.finding(view, note)}
 }
 
-// startsHere judges that DeepSpeed starts the ranks of a single host on the launching machine. That
-// is right only on the host itself.
+// startsHere returns the finding for a hostfile with a single host. DeepSpeed then starts the ranks
+// on the launching machine, which is right only if the launching machine is that host.
 func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	if _, isNode := ranks.HeadNode(view); isNode {
 		return nil
@@ -102,7 +103,7 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	case meetsHere(view):
 		f.Verdict = checks.Warn
 		f.WouldSee = "training on the launching machine, while the host of the hostfile is idle"
-	case !host.Reached: // the ssh checks report it
+	case !host.Reached: // the ssh checks report the unreached host
 		f.Verdict = checks.Warn
 	case !here || !there:
 		return []checks.Finding{checks.UnknownFor(view.Head, fmt.Sprintf(
@@ -113,7 +114,7 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// meetsHere reports whether the given master address belongs to the launching machine.
+// meetsHere reports whether the master address of the command belongs to the launching machine.
 func meetsHere(view checks.View) bool {
 	address, err := netip.ParseAddr(view.Launch.MasterAddr)
 	switch {
@@ -127,8 +128,8 @@ func meetsHere(view checks.View) bool {
 	return view.Head.Net != nil && slices.Contains(names.AddressesOf(view.Head), address)
 }
 
-// torchrunArgs checks the numbers of nodes and of processes per node that torchrun is given.
-// Without a command they are unknown.
+// torchrunArgs checks the number of nodes and the number of processes per node that torchrun is
+// given. Without a command these numbers are unknown.
 func torchrunArgs(view checks.View) []checks.Finding {
 	if !view.Launch.Torchrun() || view.Launch.Script == "" {
 		return nil
@@ -136,7 +137,7 @@ func torchrunArgs(view checks.View) []checks.Finding {
 	return append(torchrunNodes(view), torchrunProcesses(view)...)
 }
 
-// torchrunNodes judges --nnodes, which is 1 by default.
+// torchrunNodes checks --nnodes, which is 1 by default.
 //
 // Source: torch/distributed/run.py, 2.15, parse_min_max_nnodes. The static store waits for exactly
 // that many nodes; the c10d one closes when the last one that fits has joined.
@@ -168,11 +169,11 @@ func torchrunNodes(view checks.View) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// waitsForNode is the error of torchrun's static backend after five minutes, if the node with one
-// of the ranks did not come.
+// waitsForNode is the error of torchrun's static backend after five minutes, if a node of the
+// launch did not join.
 const waitsForNode = "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /none/torchelastic/role_info/1"
 
-// oneNodeRankForAll warns if several nodes all take themselves for the first one.
+// oneNodeRankForAll warns if each of several nodes would start as the first node.
 func oneNodeRankForAll(view checks.View, note hostfile.Note) []checks.Finding {
 	if len(view.Launch.Hosts) < 2 {
 		return nil
@@ -180,8 +181,8 @@ func oneNodeRankForAll(view checks.View, note hostfile.Note) []checks.Finding {
 	return []checks.Finding{noteRule{fix: ownNodeRank, wouldSee: waitsForNode}.finding(view, note)}
 }
 
-// ownNodeRank returns the command that gives the first host its rank, for the program in the
-// command.
+// ownNodeRank returns the command that gives the first host its own rank. The command has the form
+// that the program of the launch needs.
 func ownNodeRank(view checks.View, _ hostfile.Note) []fix.Command {
 	option := fix.Code("--node_rank 0")
 	if view.Launch.Program == launch.ProgramAccelerate {
@@ -191,7 +192,7 @@ func ownNodeRank(view checks.View, _ hostfile.Note) []fix.Command {
 	switch framework := view.Launch.Framework; {
 	case framework == "axolotl":
 		typed = fix.Here("axolotl train … -- %s …", option)
-	case framework != "": // the others read the variable
+	case framework != "": // all other frameworks read the variable
 		typed = fix.Here("NODE_RANK=0 %s …", fix.Name(framework))
 	case view.Launch.Program == launch.ProgramAccelerate:
 		typed = fix.Here("accelerate launch %s …", option)
@@ -208,11 +209,11 @@ func span(least, most int) string {
 	return fmt.Sprintf("%d:%d", least, most)
 }
 
-// torchrunProcesses judges --nproc_per_node, which torchrun follows whatever the hostfile says.
+// torchrunProcesses checks --nproc_per_node, which torchrun follows whatever the hostfile says.
 func torchrunProcesses(view checks.View) []checks.Finding {
 	processes, err := strconv.Atoi(cmp.Or(view.Launch.PerNode, "1"))
 	if err != nil {
-		return nil // auto, gpu, cpu: torchrun counts the devices
+		return nil // the value is auto, gpu or cpu: torchrun counts the devices
 	}
 	var findings []checks.Finding
 	for _, host := range view.Launch.Hosts {
@@ -232,7 +233,7 @@ func torchrunProcesses(view checks.View) []checks.Finding {
 				f.Verdict = checks.Fail
 			}
 		case view.Launch.Accelerator == "cpu":
-			continue // a slot is only a process there
+			continue // a slot on this host is only a process, without a device
 		default:
 			f.Summary = "torchrun starts fewer processes than the host has slots"
 			f.WouldSee = "no message: some accelerators are idle"
@@ -242,8 +243,8 @@ func torchrunProcesses(view checks.View) []checks.Finding {
 	return findings
 }
 
-// brokenElastic fails DeepSpeed's elastic training with a new torch: it creates torch's agent in a
-// way that torch 2.3 no longer accepts.
+// brokenElastic fails DeepSpeed's elastic training with a new torch. DeepSpeed creates torch's
+// agent in a way that torch 2.3 and later no longer accept.
 //
 // Source: pytorch/pytorch 120691, in 2.3, which moved redirects and tee out of WorkerSpec;
 // deepspeed/launcher/launch.py, 0.7.0 to 0.19.7. Tried with 2.4.1 and 2.15.

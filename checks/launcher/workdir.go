@@ -54,7 +54,7 @@ func judgeWorkDir(view checks.View) []checks.Finding {
 		case !dir.Exists && nowhere:
 			f.Summary, f.Want = "no node has "+p.WorkDir+", the directory of the launch", "a directory that every node has at the same path"
 			f.Remedy = bringWorkDir(view)
-			if p.Script == "" { // you may launch from another directory than this one
+			if p.Script == "" { // no command was given, so the user may launch from another directory
 				f.Verdict = checks.Warn
 				f.Remedy = append([]fix.Command{fix.Here("cd …   # to the directory of the launch; then run preflight there").As(fix.Or)}, f.Remedy...)
 			}
@@ -68,8 +68,8 @@ func judgeWorkDir(view checks.View) []checks.Finding {
 	return append(lacking, closed...)
 }
 
-// bringWorkDir returns the commands that give {nodes} the directory: the mount of the other nodes,
-// or a copy.
+// bringWorkDir returns the commands that give {nodes} the directory. They mount it as the other
+// nodes do, or copy it.
 func bringWorkDir(view checks.View) []fix.Command {
 	dir := view.Launch.WorkDir
 	for _, node := range view.Nodes {
@@ -83,8 +83,8 @@ func bringWorkDir(view checks.View) []fix.Command {
 	return []fix.Command{fix.On("mkdir -p %s", fix.Path(dir)), fix.CopyTo(dir + "/").As(fix.Then)}
 }
 
-// workDirVerdict returns Warn for a launch that starts in any directory: neither its script nor its
-// configuration is below the directory.
+// workDirVerdict returns the verdict for a missing working directory. It is Warn for a launch that
+// starts in any directory: neither the script nor the configuration is below the working directory.
 func workDirVerdict(p launch.Prediction) checks.Verdict {
 	below := func(file facts.LaunchFile) bool {
 		return file.Role != facts.RoleArgument && strings.HasPrefix(file.Path, path.Clean(p.WorkDir)+"/")
@@ -95,7 +95,7 @@ func workDirVerdict(p launch.Prediction) checks.Verdict {
 	return checks.Warn
 }
 
-// workDirError returns the error on the node, and its consequence.
+// workDirError returns the error message of the node, and the consequence of the error.
 func workDirError(p launch.Prediction, node *facts.Node, message string) string {
 	home := "~"
 	if node.Host != nil && node.Host.Home != "" {
@@ -119,9 +119,9 @@ func workDirError(p launch.Prediction, node *facts.Node, message string) string 
 	return fmt.Sprintf("%s, then: can't open file '%s': [Errno 2] No such file or directory", text, script)
 }
 
-// isShared reports whether a directory is not a project but a home directory, a directory for
-// temporary files, or one above homes. preflight never copies such a directory: the copy would
-// replace keys, start-up files and caches.
+// isShared reports whether a directory is not a project directory, but a home directory, a parent
+// of home directories, or a directory for temporary files. preflight never copies such a directory,
+// because the copy would replace keys, start-up files and caches.
 func isShared(view checks.View, dir string) bool {
 	dir = path.Clean(dir)
 	if slices.Contains([]string{"/", "/tmp", "/var/tmp", "/dev/shm", "/root", "/home"}, dir) {
@@ -140,7 +140,7 @@ func isShared(view checks.View, dir string) bool {
 	})
 }
 
-// sourcesSeen returns the Python files next to the script on a machine, nil if they were not
+// sourcesSeen returns the Python files next to the script on a machine, or nil if they were not
 // collected.
 func sourcesSeen(machine *facts.Node) *facts.Sources {
 	if machine.Files == nil {
@@ -149,8 +149,8 @@ func sourcesSeen(machine *facts.Node) *facts.Sources {
 	return machine.Files.Sources
 }
 
-// bringNamed returns the commands that copy only the files that the launch needs to {hosts}, for a
-// directory that must not be copied.
+// bringNamed returns the commands that copy only the files that the launch needs to {hosts}. They
+// serve for a directory that must not be copied as a whole.
 func bringNamed(view checks.View) []fix.Command {
 	dirs, copies := []string{view.Launch.WorkDir}, []fix.Command(nil)
 	for _, named := range view.Launch.Files {

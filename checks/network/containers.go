@@ -42,7 +42,7 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 			for _, subnet := range networksOf(bridge) {
 				f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s has %s", bridge.Name, subnet), Want: "container subnets that overlap no network of the cluster", Remedy: dockerPools(node)}
 				switch covered := addresses.within(subnet, node); {
-				case subnet.IsSingleIP(): // covers no other address
+				case subnet.IsSingleIP(): // such a network covers no other address
 					continue
 				case covered != nil:
 					f.Summary = fmt.Sprintf("the container network of %s covers the addresses of %s", bridge.Name, hostfile.Fold(covered))
@@ -62,13 +62,13 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// held is an address at which preflight reached a node, or that its ranks will use.
+// held is an address at which preflight reached a node, or at which the node's ranks will listen.
 type held struct {
 	netip.Addr
 	by *facts.Node
 }
 
-// heldByAll holds the addresses of all nodes, sorted.
+// heldByAll holds the addresses of all nodes in ascending order.
 type heldByAll []held
 
 func addressesOf(view checks.View) (all heldByAll) {
@@ -84,7 +84,7 @@ func addressesOf(view checks.View) (all heldByAll) {
 	return all
 }
 
-// within returns the nodes, except one, that have an address in a network.
+// within returns the nodes that have an address in a network. It leaves out the node but.
 func (all heldByAll) within(network netip.Prefix, but *facts.Node) (names []string) {
 	from, _ := slices.BinarySearchFunc(all, network.Addr(), func(h held, first netip.Addr) int { return h.Compare(first) })
 	for _, h := range all[from:] {
@@ -98,7 +98,7 @@ func (all heldByAll) within(network netip.Prefix, but *facts.Node) (names []stri
 	return names
 }
 
-// networksOf returns the IPv4 networks that an interface has an address in.
+// networksOf returns the IPv4 networks in which an interface has an address.
 func networksOf(i facts.Interface) (networks []netip.Prefix) {
 	for _, text := range i.IPv4() {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
@@ -108,7 +108,7 @@ func networksOf(i facts.Interface) (networks []netip.Prefix) {
 	return networks
 }
 
-// dockersOwn are Docker's default address pools.
+// dockersOwn lists Docker's default address pools.
 //
 // Source: moby/moby 591ae18d (2026), daemon/libnetwork/ipamutils/utils.go.
 var dockersOwn = []facts.AddressPool{
@@ -117,8 +117,8 @@ var dockersOwn = []facts.AddressPool{
 	{Base: "192.168.0.0/16", Size: 20},
 }
 
-// judgePools warns if Docker has no subnet left for its next network, or if that subnet would cover
-// other nodes. Docker avoids only networks in which the node itself has an address.
+// judgePools warns if Docker has no subnet left for its next network, or if the next subnet would
+// cover other nodes. Docker avoids only networks in which the node itself has an address.
 func judgePools(node *facts.Node, addresses heldByAll) []checks.Finding {
 	if node.Net.Docker == nil || names.InterfaceOf(node.Net, "docker0").Name == "" {
 		return nil
@@ -146,8 +146,8 @@ func judgePools(node *facts.Node, addresses heldByAll) []checks.Finding {
 	return nil
 }
 
-// freeOf returns the subnets that Docker may still assign, in its order: those that overlap no
-// network of the machine.
+// freeOf returns the subnets that Docker may still assign, in the order in which Docker assigns
+// them. These subnets overlap no network of the machine.
 func freeOf(pools []facts.AddressPool, seen *facts.Net) (free []netip.Prefix) {
 	const most = 64 // per pool; Docker rarely needs more
 	var taken []netip.Prefix
@@ -171,7 +171,7 @@ func freeOf(pools []facts.AddressPool, seen *facts.Net) (free []netip.Prefix) {
 	return free
 }
 
-// dockerPools returns the commands that give Docker subnets outside the cluster.
+// dockerPools returns the commands that make Docker use subnets outside the cluster.
 func dockerPools(node *facts.Node) []fix.Command {
 	return []fix.Command{
 		remedy.OnMachine(node, fix.On("docker network ls; cat /etc/docker/daemon.json")).As(fix.Look),

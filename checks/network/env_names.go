@@ -22,7 +22,7 @@ import (
 //go:embed env_names.yaml
 var envNamesFile []byte
 
-// envNames is the content of env_names.yaml, which explains the tables.
+// envNames is the content of env_names.yaml. That file explains its tables.
 type envNames struct {
 	NCCLNumbers nameSet           `yaml:"nccl_numbers"`
 	NCCLTexts   nameSet           `yaml:"nccl_texts"`
@@ -57,8 +57,8 @@ var tables = sync.OnceValue(func() (all envNames) {
 	return all
 })
 
-// wrongNames warns about names that no library reads: known dead ones, misspelt ones, and those
-// that torch 2.2 renamed.
+// wrongNames warns about variables that no library reads. These are names that libraries read only
+// in the past, misspelt names, and names that torch 2.2 renamed.
 func wrongNames(r envOfRanks) []checks.Finding {
 	torchIsNew := r.node.Python != nil && r.node.Python.Torch != nil && !hostfile.Before(r.node.Python.Torch.Version, "2.2")
 	var findings []checks.Finding
@@ -84,7 +84,7 @@ func wrongNames(r envOfRanks) []checks.Finding {
 	return findings
 }
 
-// findMisspelt collects the names that are probably misspelt, once for all nodes.
+// findMisspelt finds the names that are probably misspelt. It runs once for all nodes.
 func (r envOfRanks) findMisspelt() {
 	for _, s := range r.set {
 		name := s.Name
@@ -96,14 +96,14 @@ func (r envOfRanks) findMisspelt() {
 	}
 }
 
-// nearestName returns the known name that a misspelt one probably stands for, "" if none is near.
-// An unknown name alone is not an error, because plugins read their own.
+// nearestName returns the known name that a misspelt name probably stands for, or "" if no known
+// name is near. An unknown name alone is not an error, because plugins read their own variables.
 func nearestName(name string) string {
 	const mostEdits = 2
 	return text.Nearest(name, namesakes()[prefixOf(name)], mostEdits)
 }
 
-// namesakes returns all known names by their prefixes.
+// namesakes maps each prefix to the known names that begin with it.
 var namesakes = sync.OnceValue(func() map[string][]string {
 	byPrefix := map[string][]string{}
 	for _, table := range []nameSet{tables().NCCLNumbers, tables().NCCLTexts, tables().Torch} {
@@ -119,8 +119,8 @@ func prefixOf(name string) string {
 	return prefix
 }
 
-// wrongNumbers warns about text in variables from which NCCL reads a number. NCCL reads it as 0, so
-// NCCL_IB_DISABLE=true disables nothing.
+// wrongNumbers warns about text in variables from which NCCL reads a number. NCCL reads such text
+// as 0, so NCCL_IB_DISABLE=true disables nothing.
 func wrongNumbers(r envOfRanks) []checks.Finding {
 	var findings []checks.Finding
 	for _, s := range r.set {

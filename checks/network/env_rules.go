@@ -18,8 +18,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// switches are settings that contradict the hardware, leaked into the launch, or were workarounds
-// that now slow it down.
+// switches lists settings that contradict the hardware, that leaked into the launch from elsewhere,
+// or that were workarounds and now slow the launch down.
 var switches = []struct {
 	name     string
 	harms    func(node *facts.Node, value string) bool
@@ -43,8 +43,8 @@ var switches = []struct {
 	{"CUDA_LAUNCH_BLOCKING", isOn, "", "CUDA_LAUNCH_BLOCKING=1 makes every kernel launch wait", slower},
 	{"TORCH_DISTRIBUTED_DEBUG", func(_ *facts.Node, value string) bool { return strings.EqualFold(value, "DETAIL") }, "",
 		"TORCH_DISTRIBUTED_DEBUG=DETAIL runs a second collective to check each one", slower},
-	// torchrun sets it for its own workers. It makes every rank a client of a store that no rank
-	// serves.
+	// torchrun sets this variable for its own workers. In another launch, it makes every rank a
+	// client of a store that no rank serves.
 	{"TORCHELASTIC_USE_AGENT_STORE", func(_ *facts.Node, value string) bool { return value == "True" }, checks.Fail,
 		"a variable of torchrun leaked into the launch: no rank will serve the store",
 		"The client socket has timed out … while trying to connect, on every node, rank 0 included"},
@@ -80,7 +80,8 @@ func hasActivePort(ib *facts.IB) bool {
 	return false
 }
 
-// confFile judges NCCL_CONF_FILE. NCCL reads it since 2.23, and does not expand it.
+// confFile checks the file that NCCL_CONF_FILE names. NCCL reads this variable since 2.23, and does
+// not expand its value.
 func confFile(r envOfRanks) []checks.Finding {
 	const name = "NCCL_CONF_FILE"
 	file := r.value(name)
@@ -99,7 +100,8 @@ func confFile(r envOfRanks) []checks.Finding {
 	return findings
 }
 
-// ncclInterfaces fails if NCCL_SOCKET_IFNAME matches no interface: NCCL then has no fallback.
+// ncclInterfaces fails if NCCL_SOCKET_IFNAME matches no interface, because NCCL then has no
+// fallback.
 func ncclInterfaces(r envOfRanks) []checks.Finding {
 	if r.node.Net == nil {
 		return nil
@@ -120,13 +122,13 @@ func ncclInterfaces(r envOfRanks) []checks.Finding {
 	f := r.finding(name, "NCCL_SOCKET_IFNAME matches no interface of the node")
 	f.Verdict, f.WouldSee = r.fatal(name, "Bootstrap : no socket interface found")
 	f.Want = oneOf(outward(r.node.Net, usable))
-	if f.Verdict == checks.Fail { // removed first, then set
+	if f.Verdict == checks.Fail { // the fix first removes the variable, and then sets it
 		f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, ifnameList(r.view))...)
 	}
 	return []checks.Finding{f}
 }
 
-// fatal returns the verdict and message of a setting that ends any process that reads it.
+// fatal returns the verdict and message of a setting that ends every process that reads it.
 func (r envOfRanks) fatal(name, message string) (checks.Verdict, string) {
 	if unread := ranks.Unread(r.view, name); unread != "" {
 		return checks.Warn, fmt.Sprintf("nothing: %s; otherwise %s", unread, message)
@@ -134,7 +136,7 @@ func (r envOfRanks) fatal(name, message string) (checks.Verdict, string) {
 	return checks.Fail, message
 }
 
-// exactInterfaces fails if gloo or tensorpipe get a name that is not an interface.
+// exactInterfaces fails if the variable of gloo or tensorpipe names no interface.
 func exactInterfaces(r envOfRanks) []checks.Finding {
 	if r.node.Net == nil {
 		return nil
@@ -161,12 +163,12 @@ func exactInterfaces(r envOfRanks) []checks.Finding {
 	return findings
 }
 
-// outward returns the interfaces without the loopback.
+// outward returns the interfaces without the loopback interface.
 func outward(net *facts.Net, interfaces []string) []string {
 	return slices.DeleteFunc(slices.Clone(interfaces), func(name string) bool { return names.InterfaceOf(net, name).Loopback })
 }
 
-// oneOf describes the interfaces that would work.
+// oneOf returns a text that lists the interfaces that would work.
 func oneOf(interfaces []string) string {
 	if len(interfaces) == 0 {
 		return "an interface that is up, with a carrier and an address; the node has none"
@@ -174,8 +176,8 @@ func oneOf(interfaces []string) string {
 	return "one of " + strings.Join(interfaces, ", ")
 }
 
-// setForAll returns the command that sets a variable for the whole fleet, or one that lists the
-// interfaces if no value is right on every node.
+// setForAll returns the command that sets a variable for the whole fleet. If no value is right on
+// every node, it returns a command that lists the interfaces.
 func setForAll(p launch.Prediction, name, value string) []fix.Command {
 	if value == "" {
 		return []fix.Command{fix.On("ip -br addr").As(fix.Look)}

@@ -33,7 +33,7 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 			names[s.Name] = names[s.Name] || slices.Contains(compared, prefixOf(s.Name))
 		}
 	}
-	settings := map[string][]compare.Comparison{} // by the consequence of a difference, "" for an error
+	settings := map[string][]compare.Comparison{} // comparisons by the consequence of a difference; "" stands for an error
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !names[name] || tables().MayDiffer[name] {
 			continue
@@ -100,14 +100,15 @@ func settingFindings(view checks.View, all []compare.Comparison) []checks.Findin
 	return findings
 }
 
-// settingFix sets the value of most nodes for every rank, because .deepspeed_env overrides a node's
-// own environment, or removes the setting where it is set.
+// settingFix returns the commands that give every rank the same value of a setting. They set the
+// value of most nodes for every rank, because .deepspeed_env overrides a node's own environment, or
+// they remove the setting where it is set.
 func settingFix(view checks.View, setting facts.Setting, dev compare.Deviation) []fix.Command {
 	switch {
 	case dev.Want != "":
 		return []fix.Command{ranks.ExportLine(view.Launch, dev.Name, dev.Want)}
 	case setting.Name == "":
-		return nil // no majority, and this node has nothing to remove
+		return nil // there is no majority, and the setting is not set on this node
 	}
 	return ranks.TakeOut(view, setting)
 }

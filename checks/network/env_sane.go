@@ -33,7 +33,7 @@ type envOfRanks struct {
 
 func (r envOfRanks) value(name string) string { return r.vars.Get(name).Value }
 
-// finding returns a warning about a setting, with the commands that remove it.
+// finding returns a warning about a setting, with the commands that remove the setting.
 func (r envOfRanks) finding(name, summary string) checks.Finding {
 	return checks.Finding{
 		Nodes:   []string{r.node.Name},
@@ -54,7 +54,7 @@ func judgeEnv(view checks.View) []checks.Finding {
 	return findings
 }
 
-// judge applies every rule for a single node.
+// judge applies every rule to the environment of a single node.
 func (r envOfRanks) judge() []checks.Finding {
 	var findings []checks.Finding
 	for _, rule := range []func(envOfRanks) []checks.Finding{
@@ -65,8 +65,8 @@ func (r envOfRanks) judge() []checks.Finding {
 	return findings
 }
 
-// rareFiles warns about NCCL configuration files that only a minority of the nodes has, unless
-// env-same or env-sane already reports a setting in them.
+// rareFiles warns about NCCL configuration files that only a minority of the nodes has. It leaves
+// out files for which env-same or env-sane already reports a setting.
 func rareFiles(view checks.View, findings []checks.Finding) []checks.Finding {
 	holders := map[string][]*facts.Node{}
 	for _, node := range view.Nodes {
@@ -99,7 +99,7 @@ func rareFiles(view checks.View, findings []checks.Finding) []checks.Finding {
 	return found
 }
 
-// named reports whether a finding for the node already names the file.
+// named reports whether a finding for the node already names the file at path.
 func named(path string, node *facts.Node, findings []checks.Finding) bool {
 	return slices.ContainsFunc(findings, func(f checks.Finding) bool {
 		return slices.Contains(f.Nodes, node.Name) && strings.Contains(f.Got, path)

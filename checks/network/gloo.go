@@ -34,9 +34,9 @@ func judgeGloo(view checks.View) (findings []checks.Finding) {
 		choice := nccl.Gloo(view.Launch, node)
 		isNamed := ranks.Env(view, node).Get("GLOO_SOCKET_IFNAME").Value != ""
 		switch {
-		case !isNamed && len(names.Own(view, node)) > 0: // host-names reports it
-		case choice.Error != "": // env-sane reports it
-		case p.isAccused(node, choice): // nic-choice reports it
+		case !isNamed && len(names.Own(view, node)) > 0: // host-names reports the problem
+		case choice.Error != "": // env-sane reports the problem
+		case p.isAccused(node, choice): // nic-choice reports the problem
 		case choice.Address == "":
 			findings = append(findings, checks.UnknownFor(node, choice.Rule))
 		case p.glooFault(node, choice) != "":
@@ -46,14 +46,14 @@ func judgeGloo(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// isAccused reports whether nic-choice already fails NCCL for using the same address.
+// isAccused reports whether nic-choice already fails NCCL because NCCL uses the same address.
 func (p *placement) isAccused(node *facts.Node, choice nccl.Choice) bool {
 	m, _ := p.of(node)
 	return m.explainedBy == "nic-choice" && m.choice.Address == choice.Address
 }
 
-// glooFault returns the fault of gloo's address, "" for none. The calls between nodes used another
-// address, unless both libraries choose the same.
+// glooFault returns the fault of the address that gloo uses, or "" for none. The connections of the
+// mesh test say something about this address only if NCCL and gloo choose the same address.
 func (p *placement) glooFault(node *facts.Node, choice nccl.Choice) string {
 	here := *p
 	if node.Mesh == nil || node.Mesh.Address != choice.Address {

@@ -17,10 +17,12 @@ import (
 	"preflight/launch/nccl"
 )
 
-// heldTwice is the fault of an address that several nodes have. [alsoHeld] names the nodes.
+// heldTwice is the fault of an address that several nodes have. [alsoHeld] adds the names of the
+// nodes.
 const heldTwice = "an address that other nodes also have"
 
-// alsoHeld returns heldTwice with the nodes that have the address, except those in beside.
+// alsoHeld returns heldTwice with the names of the nodes that have the address. It leaves out the
+// nodes in beside.
 func alsoHeld(view checks.View, address string, beside []string) string {
 	var others []string
 	for _, node := range holders(view, address) {
@@ -47,8 +49,8 @@ func holders(view checks.View, address string) (nodes []*facts.Node) {
 	return nodes
 }
 
-// twins returns the nodes in beside and the others with the same address. preflight cannot tell
-// which of them is wrong.
+// twins returns the nodes in beside and all other nodes with the same address. preflight cannot
+// tell which of these nodes is wrong.
 func twins(view checks.View, address string, beside []string) []string {
 	nodes := slices.Clone(beside)
 	if others := holders(view, address); len(others) <= text.MostListed {
@@ -61,8 +63,8 @@ func twins(view checks.View, address string, beside []string) []string {
 	return nodes
 }
 
-// holdings lists the interface and MAC address on which each machine has an address, to find them
-// in the tables of neighbours and switches.
+// holdings lists the interface and the MAC address on which each machine has an address. An
+// administrator needs both to find the machines in the tables of neighbours and switches.
 func holdings(view checks.View, address string) string {
 	var parts []string
 	for _, node := range holders(view, address) {
@@ -83,8 +85,8 @@ func (p *placement) giveBack(node *facts.Node) (commands []fix.Command) {
 	return commands
 }
 
-// takeAway returns the commands that remove an address from machines that the others reach at
-// another address. It returns none if many machines have it, such as docker0's.
+// takeAway returns the commands that remove an address from the machines that peers reach at
+// another address. It returns none if many machines have the address, as with docker0.
 func takeAway(view checks.View, address string) (commands []fix.Command) {
 	for _, node := range holders(view, address) {
 		held, network, known := names.HolderOf(node, address)

@@ -52,7 +52,7 @@ func judgeMasterAddress(view checks.View) []checks.Finding {
 	return m.judgeAddress(address.Unmap())
 }
 
-// isNoise reports whether the address is a word that a start-up file prints.
+// isNoise reports whether the master address is a word that a start-up file prints.
 func isNoise(view checks.View, first *facts.Node) bool {
 	if first.SSH == nil {
 		return false
@@ -61,7 +61,7 @@ func isNoise(view checks.View, first *facts.Node) bool {
 	return len(words) > 0 && view.Launch.EndpointHost() == "" && view.Launch.Endpoint(first).Host == words[0]
 }
 
-// masterPlace is the endpoint where the ranks will meet, with node 0.
+// masterPlace is the endpoint of the ranks' rendezvous, together with node 0.
 type masterPlace struct {
 	view  checks.View
 	first *facts.Node // node 0
@@ -82,7 +82,7 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 			}
 		}
 		return []checks.Finding{f}
-	case holder != nil && holder != m.first && m.view.Launch.Rendezvous != launch.RendezvousC10d: // with c10d, any node may serve
+	case holder != nil && holder != m.first && m.view.Launch.Rendezvous != launch.RendezvousC10d: // with c10d, any node may serve the store
 		return []checks.Finding{m.anothers(m.Host, holder)}
 	case planned.Together():
 		return nil
@@ -99,20 +99,20 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 		}
 		return []checks.Finding{m.finding(fmt.Sprintf("ranks will meet at %s, which is not an address of any %s", m.Host, node), "")}
 	case planned.Took > 1, holder != nil && m.isNear(holder, address):
-		return nil // other checks report what else separates the nodes
+		return nil // other checks report any other cause that separates the nodes
 	}
 	return []checks.Finding{m.untried()}
 }
 
-// holder returns the node with an address, nil if none has it.
+// holder returns the node that has an address, or nil if no node has it.
 func (m masterPlace) holder(address netip.Addr) *facts.Node {
 	return names.First(append([]*facts.Node{m.first}, m.view.Nodes...), func(node *facts.Node) bool {
 		return slices.Contains(names.AddressesOf(node), address)
 	})
 }
 
-// remedy returns a better address with the reason for it, and the command that makes the ranks meet
-// there.
+// remedy returns a better address with the reason for it. It also returns the command that makes
+// the ranks use this address.
 func (m masterPlace) remedy() (want string, commands []fix.Command) {
 	address := nccl.PeerAddress(m.first).Address
 	if seen := m.first.PeerRendezvous; seen != nil {
@@ -134,7 +134,8 @@ func (m masterPlace) remedy() (want string, commands []fix.Command) {
 	return address + ": preflight reached node 0 there", []fix.Command{command.Remark("not tested from the other nodes")}
 }
 
-// port returns the port of the endpoint, or torch's default if the endpoint has none or 0.
+// port returns the port of the endpoint, or torch's default port if the endpoint has no port or
+// port 0.
 func (m masterPlace) port() int {
 	if m.view.Launch.Rendezvous == launch.RendezvousC10d {
 		return cmp.Or(m.Port, launch.DefaultC10dPort)
@@ -142,8 +143,8 @@ func (m masterPlace) port() int {
 	return cmp.Or(m.Port, launch.DefaultMasterPort)
 }
 
-// meetAt returns the command that makes the ranks meet at an address. If the launcher does not pass
-// an address on, it names another launcher.
+// meetAt returns the command that makes the ranks use an address for the rendezvous. If the
+// launcher does not pass an address on to the ranks, the command uses another launcher.
 func meetAt(view checks.View, address string, port int) fix.Command {
 	host := address
 	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
@@ -163,13 +164,15 @@ func meetAt(view checks.View, address string, port int) fix.Command {
 	return fix.Here("deepspeed --master_addr=%s …", fix.Host(address))
 }
 
-// cutOff names the nodes that cannot reach the store because of its address: those that reach node
-// 0 at the address that leads to its peers. If that address was not tested, it names all nodes if
-// the master address is on a network that only node 0 has. It returns "" for none. If the named
-// nodes are not the majority, they may be at fault and are returned as witnesses.
+// cutOff names the nodes that cannot reach the store because of its address: they reach node 0 only
+// at the address that leads to its peers. If that address was not tested, cutOff names all nodes if
+// the master address is on a network that only node 0 has. It returns "" for none.
+//
+// If the named nodes are not the majority, the fault may be theirs. cutOff then returns them as
+// witnesses.
 func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) (cutOff string, witnesses []string) {
 	others, barred := 0, 0
-	var elsewhere []string // nodes that cannot reach this address but reach the other one
+	var elsewhere []string // nodes that cannot reach this address but reach the other address
 	for _, node := range m.view.Everywhere() {
 		if node.Rendezvous == nil || node == holder || node == m.first {
 			continue
@@ -194,9 +197,9 @@ func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) (cutOff stri
 	return hostfile.Fold(elsewhere) + " cannot reach", witnesses
 }
 
-// leadsNowhere reports whether only the address can be the cause: it is on a separate network,
-// which exists only inside the machine if nobody reached the other address either. Otherwise the
-// port may be the cause.
+// leadsNowhere reports whether only the address can be the cause. For that, the address must be on
+// a separate network. If the rendezvous at node 0's other address failed too, the network must also
+// exist only inside the machine. Otherwise the port may be the cause.
 func (m masterPlace) leadsNowhere(holder *facts.Node, address netip.Addr) bool {
 	if holder == nil || m.isNear(holder, address) {
 		return false
@@ -205,8 +208,8 @@ func (m masterPlace) leadsNowhere(holder *facts.Node, address netip.Addr) bool {
 	return m.first.PeerRendezvous == nil || known && isInside(*held)
 }
 
-// isNear reports whether an address is the one that leads to the holder's peers, or shares a
-// network with an address of another node.
+// isNear reports whether an address leads to the holder's peers, or shares a network with an
+// address of another node.
 func (m masterPlace) isNear(holder *facts.Node, address netip.Addr) bool {
 	if nccl.PeerAddress(holder).Address == m.Host {
 		return true
@@ -217,10 +220,12 @@ func (m masterPlace) isNear(holder *facts.Node, address netip.Addr) bool {
 	})
 }
 
-// judgeName judges a master address that is a name, by what every node resolves it to. A loopback
-// address is harmless on the serving node, because the store listens on all addresses. If the name
-// leads all nodes to an address that no node has, it may be translated or belong to a load
-// balancer. Only a rendezvous shows whether that leads to node 0.
+// judgeName checks a master address that is a name, using the addresses to which every node
+// resolves the name. A loopback address is harmless on the serving node, because the store listens
+// on all addresses.
+//
+// If the name leads all nodes to an address that no node has, that address may be translated or
+// belong to a load balancer. Only a rendezvous shows whether such an address leads to node 0.
 func (m masterPlace) judgeName() []checks.Finding {
 	planned := proof.Attended(m.view.All, proof.RendezvousOf)
 	if planned.Proven() {
@@ -228,7 +233,7 @@ func (m masterPlace) judgeName() []checks.Finding {
 	}
 	home := m.home()
 	if home == nil {
-		return nil // rendezvous reports that no node serves, or that several do
+		return nil // rendezvous reports that no node serves, or that several nodes do
 	}
 	resolved := func(node *facts.Node) []string {
 		lookup, _ := names.LookupOf(node, m.Host)
@@ -247,8 +252,8 @@ func (m masterPlace) judgeName() []checks.Finding {
 	return []checks.Finding{m.untried()}
 }
 
-// misled returns findings for nodes that did not reach the serving node and resolve the name to
-// another address.
+// misled returns findings for nodes that did not reach the serving node and that resolve the name
+// to an address of another machine.
 func (m masterPlace) misled(home *facts.Node) []checks.Finding {
 	var findings []checks.Finding
 	for _, node := range m.view.Everywhere() {
@@ -270,7 +275,7 @@ func (m masterPlace) misled(home *facts.Node) []checks.Finding {
 	return findings
 }
 
-// home returns the only node that will serve the store, nil if none or several will.
+// home returns the only node that will serve the store, or nil if no node or several nodes will.
 func (m masterPlace) home() *facts.Node {
 	var home *facts.Node
 	for _, node := range m.view.Nodes {
@@ -283,10 +288,10 @@ func (m masterPlace) home() *facts.Node {
 	return home
 }
 
-// isNameOf reports whether the endpoint's name is the hostfile's name of a node.
+// isNameOf reports whether the endpoint's host is the name that the hostfile gives to a node.
 func (m masterPlace) isNameOf(node *facts.Node) bool { return hostfile.Bare(node.Name) == m.Host }
 
-// isHostfileName reports whether host-names already judges the name.
+// isHostfileName reports whether host-names already checks the name.
 func (m masterPlace) isHostfileName() bool {
 	return !m.view.Policy.SwitchesOff("host-names") && slices.ContainsFunc(m.view.All, func(n facts.Node) bool {
 		return m.isNameOf(&n)
@@ -320,7 +325,8 @@ func (m masterPlace) untried() checks.Finding {
 	return f
 }
 
-// anothers returns the finding for an address of another node than the serving one.
+// anothers returns the finding for a master address that belongs to a node other than the serving
+// node.
 func (m masterPlace) anothers(place string, holder *facts.Node) checks.Finding {
 	f := m.finding(fmt.Sprintf("ranks will meet at %s, an address of %s, but rank 0 runs on %s", place, holder.Name, m.first.Name), "no store listens there")
 	first := fix.Note("or put %s first in the hostfile: rank 0 runs on its first host", fix.Host(holder.Name))
@@ -331,7 +337,7 @@ func (m masterPlace) anothers(place string, holder *facts.Node) checks.Finding {
 	return f
 }
 
-// place returns the address with the interface that has it.
+// place returns the address, with the name of the interface that has it.
 func (m masterPlace) place(holder *facts.Node) string {
 	if holder == nil {
 		return m.Host
@@ -342,7 +348,7 @@ func (m masterPlace) place(holder *facts.Node) string {
 	return m.Host
 }
 
-// finding returns a finding about the master address, with a better one.
+// finding returns a finding about the master address that suggests a better address.
 func (m masterPlace) finding(summary, consequence string) checks.Finding {
 	f := checks.Finding{Nodes: []string{m.first.Name}, Summary: summary, Got: strings.Trim(m.Rule+"; "+consequence, "; ")}
 	if m.Host != "" {

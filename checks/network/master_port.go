@@ -36,7 +36,8 @@ func judgeMasterPort(view checks.View) []checks.Finding {
 	if home := m.home(); home != nil && home != node {
 		node, role = home, "the node that serves the store"
 	}
-	// A process that listens on the IPv4 address usually also listens on "::".
+	// A process that listens on the IPv4 address usually also listens on "::", so one finding is
+	// enough.
 	if at := slices.IndexFunc(node.Net.Listening, func(l facts.Listener) bool { return l.Port == m.Port && !l.Preflight }); at >= 0 {
 		findings = append(findings, m.portHeld(node, role, node.Net.Listening[at]))
 	}
@@ -55,7 +56,7 @@ func (m masterPlace) portHeld(node *facts.Node, role string, listener facts.List
 	}
 	isSSH := node.SSH != nil && node.SSH.Port == listener.Port
 	switch {
-	case listener.PID != 0 && isSSH: // never suggest to end the SSH server
+	case listener.PID != 0 && isSSH: // never suggest ending the SSH server
 		f.Got = fmt.Sprintf("%q (pid %d) listens on %s: the SSH server", listener.Command, listener.PID, listener.Address)
 	case listener.PID != 0:
 		f.Got = fmt.Sprintf("%q (pid %d, uid %d) listens on %s", listener.Command, listener.PID, listener.UID, listener.Address)
@@ -64,7 +65,7 @@ func (m masterPlace) portHeld(node *facts.Node, role string, listener facts.List
 	return f
 }
 
-// atPort returns the command that makes the ranks meet on another port.
+// atPort returns the command that makes the ranks use another port for the rendezvous.
 func (m masterPlace) atPort(port int) fix.Command {
 	if m.view.Launch.Rendezvous == launch.RendezvousDeepSpeed || m.view.Launch.Rendezvous == "" {
 		return fix.Here("deepspeed --master_port=%s …", fix.Number(port))
@@ -72,7 +73,7 @@ func (m masterPlace) atPort(port int) fix.Command {
 	return meetAt(m.view, m.Host, port)
 }
 
-// portRange judges a free port by its number.
+// portRange returns the findings about the number of a free port.
 func (m masterPlace) portRange(node *facts.Node) []checks.Finding {
 	port := m.Port
 	commands := []fix.Command{m.atPort(freePort(node.Net, launch.DefaultMasterPort-1))}
@@ -85,7 +86,7 @@ func (m masterPlace) portRange(node *facts.Node) []checks.Finding {
 			WouldSee: "failed to bind … (errno: 13 - Permission denied)",
 			Remedy:   commands,
 		}
-		if node.Host == nil || node.Host.Container != "" { // containers often allow it
+		if node.Host == nil || node.Host.Container != "" { // containers often allow ports below 1024
 			f.Verdict = checks.Warn
 		}
 		return []checks.Finding{f}
@@ -101,7 +102,7 @@ func (m masterPlace) portRange(node *facts.Node) []checks.Finding {
 	return nil
 }
 
-// freePort returns the first port after another one that no process listens on and that is outside
+// freePort returns the first port greater than after that no process listens on and that is outside
 // the ephemeral range.
 func freePort(net *facts.Net, after int) int {
 	const least, count = 1024, 65536 - 1024
@@ -115,7 +116,8 @@ func freePort(net *facts.Net, after int) int {
 	return after
 }
 
-// reserved reports whether net.ipv4.ip_local_reserved_ports ("8080,29500-29510") has a port.
+// reserved reports whether the list net.ipv4.ip_local_reserved_ports (such as "8080,29500-29510")
+// contains a port.
 func reserved(list string, port int) bool {
 	for item := range strings.SplitSeq(list, ",") {
 		low, high, isRange := strings.Cut(item, "-")

@@ -38,11 +38,12 @@ var NodeMesh = checks.Check{
 	},
 }
 
-// absent returns findings for nodes that could not be called or could not call. Another check
-// reports nodes whose ranks will use an unreachable address.
+// absent returns findings for nodes that other nodes could not connect to, or that could not
+// connect themselves. It leaves out nodes whose ranks will use an unreachable address, because
+// another check reports these.
 func (m *meshCalls) absent() []checks.Finding {
 	var findings []checks.Finding
-	explained := map[string][]string{} // check → nodes
+	explained := map[string][]string{} // check → the nodes that it reports
 	for _, node := range m.view.Nodes {
 		check, mesh := m.misplaced[node.Name].explainedBy, node.Mesh
 		switch {
@@ -68,7 +69,7 @@ func (m *meshCalls) absent() []checks.Finding {
 
 // noRoutes returns findings for nodes whose own routing table has no route to a peer.
 func (m *meshCalls) noRoutes() []checks.Finding {
-	lacks := map[string]string{} // node → the nodes that it has no route to
+	lacks := map[string]string{} // node → the nodes to which it has no route
 	for _, by := range text.GroupBy(m.unroutable, caller) {
 		lacks[by.Key] = hostfile.Fold(calleesOf(by.All))
 		if m.reached[by.Key] == 0 {
@@ -95,8 +96,8 @@ func (m *meshCalls) noRoutes() []checks.Finding {
 	return findings
 }
 
-// routeTo returns the route to a callee on the caller's own network, "" if the callee is on another
-// network or the network is unknown.
+// routeTo returns the route to a callee on the caller's own network. It is "" if the callee is on
+// another network, or if the network is unknown.
 func (m *meshCalls) routeTo(call proof.Attempt) string {
 	network, known := meshNetwork(m.nodes[call.From])
 	to, err := netip.ParseAddr(call.Path.To)
@@ -106,8 +107,8 @@ func (m *meshCalls) routeTo(call proof.Attempt) string {
 	return fmt.Sprintf("%s dev %s", network, m.nodes[call.From].Mesh.Interface)
 }
 
-// ownAddresses returns findings for nodes that cannot call themselves although others can call
-// them. NCCL's and gloo's ranks of one node call each other at that address.
+// ownAddresses returns findings for nodes that cannot connect to their own address although other
+// nodes can. The ranks of one node, of NCCL and of gloo, connect to each other at that address.
 func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 	var findings []checks.Finding
 	for _, call := range m.own {
@@ -115,7 +116,7 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 			return (s.Kind != proof.Outbound || s.How == call.How && isWrongAnswer(call.Path.Outcome)) && slices.Contains(s.Nodes, call.To)
 		}
 		if slices.ContainsFunc(found, isSuspect) {
-			continue // the same firewall, or the same wrong report
+			continue // the cause is the same firewall, or the same wrong report
 		}
 		f := checks.Finding{
 			Nodes:    []string{call.To},
@@ -127,7 +128,7 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 				fix.On("ip route get %s   # must print: local … dev lo", fix.Host(call.Path.To)).As(fix.Look),
 			},
 		}
-		if lo := downLoopback(m.nodes[call.To]); lo != "" { // calls to a node's own addresses always use the loopback interface
+		if lo := downLoopback(m.nodes[call.To]); lo != "" { // connections to a node's own addresses always use the loopback interface
 			f.Got = lo + " is down"
 			f.Remedy = []fix.Command{fix.On("sudo ip link set %s up", fix.Name(lo))}
 		}
@@ -151,7 +152,7 @@ func downLoopback(node *facts.Node) string {
 	return ""
 }
 
-// where returns the address and port of a call.
+// where returns the address and port of a connection.
 func where(path *facts.Path) string {
 	address, err := netip.ParseAddr(path.To)
 	if err != nil {
@@ -160,25 +161,26 @@ func where(path *facts.Path) string {
 	return netip.AddrPortFrom(address, uint16(path.Port)).String()
 }
 
-// meshCalls holds the calls of the mesh, each failed one in the list of its kind.
+// meshCalls holds the connections of the mesh test, here named calls. The node that connects is the
+// caller, and the other node is the callee. Each failed call is in the list of its kind.
 type meshCalls struct {
 	view      checks.View
-	names     []string                 // nodes that could be called, in hostfile order
+	names     []string                 // nodes that listened for calls, in hostfile order
 	nodes     map[string]*facts.Node   // the same nodes by name
 	misplaced map[string]misplacement  // nodes whose rank address another check reports
 	reached   map[string]int           // number of other nodes that each node reached
 	tried     int                      // number of calls between different nodes
-	anyFailed bool                     // otherwise the passed calls are not needed
+	anyFailed bool                     // if no call failed, the passed calls are not needed
 	macs      map[string][]*facts.Node // nodes by MAC address, computed on first use
 
-	calls      []proof.Attempt // between different nodes; input of proof.Suspects
-	unroutable []proof.Attempt // the caller has no route
-	partly     []proof.Attempt // other ports of the callee answer
-	own        []proof.Attempt // a node's calls to its own address
-	broken     []proof.Attempt // the caller could not try
-	crowded    []proof.Attempt // a full neighbour table lost it
+	calls      []proof.Attempt // calls between different nodes, the input of proof.Suspects
+	unroutable []proof.Attempt // calls for which the caller has no route
+	partly     []proof.Attempt // failed calls to callees that answer on other ports
+	own        []proof.Attempt // calls of a node to its own address
+	broken     []proof.Attempt // calls that the caller could not try
+	crowded    []proof.Attempt // calls that a full neighbour table lost
 
-	full map[*facts.Path]string // calls of crowded → the node with the full table
+	full map[*facts.Path]string // each call of crowded → the node with the full table
 }
 
 func newMeshCalls(view checks.View) *meshCalls {
@@ -203,8 +205,9 @@ func newMeshCalls(view checks.View) *meshCalls {
 	return m
 }
 
-// callsOf returns the calls that correspond to those of a node's ranks, nil if there are none. A
-// node that gloo's ranks never call calls the others itself, at addresses that lead there.
+// callsOf returns the calls that correspond to the connections of a node's ranks, or nil if there
+// are none. If gloo's ranks never connect to a node, that node's ranks connect to the others, at
+// addresses that lead there.
 func (m *meshCalls) callsOf(node *facts.Node) *facts.Mesh {
 	switch of := m.misplaced[node.Name]; {
 	case of.explainedBy == "":
@@ -215,7 +218,8 @@ func (m *meshCalls) callsOf(node *facts.Node) *facts.Mesh {
 	return nil
 }
 
-// weighed returns the finding about calls, as a warning if ranks will make none of these calls.
+// weighed returns the finding about calls. It is only a warning if the ranks will make none of
+// these calls.
 func (m *meshCalls) weighed(f checks.Finding, calls []proof.Attempt) checks.Finding {
 	if !slices.ContainsFunc(calls, m.isMade) {
 		f.Verdict = checks.Warn
@@ -224,8 +228,8 @@ func (m *meshCalls) weighed(f checks.Finding, calls []proof.Attempt) checks.Find
 	return f
 }
 
-// isMade reports whether ranks will make a tested call. In each pair of gloo ranks only one calls,
-// and no gloo rank calls itself.
+// isMade reports whether the ranks will make a tested call. In each pair of gloo ranks only one
+// rank calls the other, and no gloo rank calls itself.
 func (m *meshCalls) isMade(call proof.Attempt) bool {
 	from, to := m.nodes[call.From], m.nodes[call.To]
 	switch {
@@ -237,8 +241,8 @@ func (m *meshCalls) isMade(call proof.Attempt) bool {
 	return ranks.GlooMesh(m.view).Calls(from, to)
 }
 
-// record adds the calls of one node. Calls to a node without results of its own are left out: it
-// may have stopped listening.
+// record adds the calls of one node. It leaves out calls to a node that has no results of its own,
+// because that node may have stopped listening.
 func (m *meshCalls) record(node *facts.Node) {
 	pass := func(peer string) {
 		m.reached[node.Name]++
@@ -259,7 +263,7 @@ func (m *meshCalls) record(node *facts.Node) {
 			continue // another check reports these nodes
 		}
 		if path.Outcome == facts.PathBlackhole && path.Peer != node.Name {
-			pass(path.Peer) // path-mtu reports lost full packets
+			pass(path.Peer) // the connection works; path-mtu reports lost full packets
 			continue
 		}
 		kind := &m.calls
@@ -282,9 +286,9 @@ func (m *meshCalls) record(node *facts.Node) {
 	}
 }
 
-// explain prefers a node's own error to the silence of its peers. A node without a route to a peer
-// cannot answer it either. If one end of a pair gets an error and the other only waits, both have
-// the same cause.
+// explain prefers a node's own error to the silence of its peers. A node that has no route to a
+// peer cannot answer that peer either. If one end of a pair gets an error and the other end only
+// times out, both have the same cause.
 func (m *meshCalls) explain() {
 	if !slices.ContainsFunc(m.calls, func(call proof.Attempt) bool { return call.How == string(facts.PathDropped) }) {
 		return
@@ -306,8 +310,8 @@ func (m *meshCalls) explain() {
 	shareReasons(m.calls)
 }
 
-// shareReasons gives a call that only timed out the error of the call in the other direction,
-// because both have the same cause.
+// shareReasons gives each call that only timed out the error of the call in the opposite direction.
+// Both calls have the same cause.
 func shareReasons(calls []proof.Attempt) {
 	reason := map[[2]string]string{}
 	for _, call := range calls {
@@ -325,7 +329,7 @@ func shareReasons(calls []proof.Attempt) {
 func caller(call proof.Attempt) string { return call.From }
 
 func callersOf(calls []proof.Attempt) []string {
-	return slices.Compact(text.Map(calls, caller)) // calls are in the order of their callers
+	return slices.Compact(text.Map(calls, caller)) // the calls are sorted by caller
 }
 
 func callee(call proof.Attempt) string { return call.To }

@@ -17,13 +17,13 @@ import (
 	"preflight/internal/text"
 )
 
-// isWrongAnswer reports whether, according to the caller, another machine answered.
+// isWrongAnswer reports whether the caller found that another machine answered.
 func isWrongAnswer(outcome facts.PathOutcome) bool {
 	return outcome == facts.PathMisdirected || outcome == facts.PathStranger
 }
 
-// judge returns a finding for each suspect. Entries for other machines in the callers' neighbour
-// tables come first, then answers of other machines, then obstacles.
+// judge returns a finding for each suspect. Wrong entries in the callers' neighbour tables come
+// first, then answers of other machines, then obstacles.
 func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
 	var astray []proof.Attempt
 	var findings []checks.Finding
@@ -47,8 +47,8 @@ func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
 	return findings
 }
 
-// wrongAnswers returns findings for addresses at which, according to several callers, another
-// machine answers.
+// wrongAnswers returns findings for addresses at which another machine answers, if several callers
+// report it.
 func (m *meshCalls) wrongAnswers(s proof.Suspect) []checks.Finding {
 	var findings []checks.Finding
 	in := slices.DeleteFunc(slices.Clone(s.Failed), func(c proof.Attempt) bool { return !slices.Contains(s.Nodes, c.To) })
@@ -79,8 +79,9 @@ func whoAnswers(call proof.Attempt) fix.Command {
 	return fix.On("ip neigh show %s   # the MAC address that answers there", fix.Host(call.Path.To)).At(call.From).As(fix.Look)
 }
 
-// mostlyAnswered returns the node of this launch whose answer at least two callers, and most of
-// them, received; "" for none. The report of a single caller accuses no node.
+// mostlyAnswered returns the node of this launch whose answer most callers received, or "" for
+// none. At least two callers must have received it, because the report of a single caller accuses
+// no node.
 func (m *meshCalls) mostlyAnswered(calls []proof.Attempt) string {
 	count := map[string]int{}
 	for _, call := range calls {
@@ -97,9 +98,9 @@ func (m *meshCalls) mostlyAnswered(calls []proof.Attempt) string {
 	return ""
 }
 
-// astray returns the calls of a suspect that went to another machine, nil if they do not explain
-// most of its failures. A wrong MAC address alone proves nothing, because proxies answer for others
-// and calls may still pass.
+// astray returns the calls of a suspect that went to another machine. It returns nil if these calls
+// do not explain most failures of the suspect. A wrong MAC address alone proves nothing, because
+// proxies answer for other machines and calls may still pass.
 func (m *meshCalls) astray(s proof.Suspect) (astray []proof.Attempt) {
 	for _, call := range s.Failed {
 		if m.isAstray(call) {
@@ -113,7 +114,7 @@ func (m *meshCalls) astray(s proof.Suspect) (astray []proof.Attempt) {
 }
 
 // explainedBy returns the number of failures between the same two nodes as a call that went astray.
-// A node with a wrong MAC address for its caller also answers another machine.
+// A node with a wrong MAC address for its caller also sends its answers to another machine.
 func (m *meshCalls) explainedBy(astray, failed []proof.Attempt) (count int) {
 	between := map[[2]string]bool{}
 	for _, call := range astray {
@@ -127,8 +128,8 @@ func (m *meshCalls) explainedBy(astray, failed []proof.Attempt) (count int) {
 	return count
 }
 
-// isAstray reports whether a call went to a machine that has none of the callee's MAC addresses and
-// is not a router that answers for several nodes.
+// isAstray reports whether a call went to a machine that is not the callee. The machine has none of
+// the callee's MAC addresses, and is not a router that answers for several nodes.
 func (m *meshCalls) isAstray(call proof.Attempt) bool {
 	own := macsOf(m.nodes[call.To])
 	if call.Path.MAC == "" || len(own) == 0 || slices.Contains(own, call.Path.MAC) {
@@ -150,7 +151,8 @@ func macsOf(node *facts.Node) (macs []string) {
 }
 
 // duplicate returns the finding for an address for which two machines answer: the node and another
-// one. If only one node reports it, that node may be wrong and is named too.
+// machine. If only one node reports the other machine, that node may be wrong, so the finding names
+// it too.
 func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 	path, node := calls[0].Path, m.nodes[calls[0].To]
 	address, callers := fix.Host(path.To), callersOf(calls)
@@ -187,10 +189,11 @@ func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 		f.Got += "; only this node reports it"
 	}
 	f.Remedy = append(f.Remedy, takeAway, fix.On("sudo ip neigh flush to %s   # clears what the callers have cached", address).At(callers...).As(fix.Then))
-	return f // ranks will meet this in either direction: answers go to the wrong machine
+	return f // ranks will fail whichever node calls, because the answers go to the wrong machine
 }
 
-// withMAC returns another node of this launch with a MAC address, nil for none.
+// withMAC returns a node of this launch, other than but, that has a MAC address. It returns nil for
+// none.
 func (m *meshCalls) withMAC(but, mac string) *facts.Node {
 	if m.macs == nil {
 		m.macs = map[string][]*facts.Node{}

@@ -19,9 +19,9 @@ import (
 	"preflight/internal/text"
 )
 
-// openFirewall returns the commands that allow the peers' networks in at a suspect, and out if that
-// may be blocked. A first rule of iptables overrides later rules of iptables, but not those of
-// firewalld or nftables.
+// openFirewall returns the commands that make a suspect accept connections from the peers'
+// networks. If outgoing connections may be blocked, the commands allow these too. A first rule of
+// iptables overrides later rules of iptables, but not those of firewalld or nftables.
 func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	networks := m.networks()
 	if len(networks) == 0 {
@@ -37,7 +37,7 @@ func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	if strings.Contains(string(list), ":") {
 		command = fix.Code("ip6tables")
 	}
-	var callers, callees []string // nil for the nodes of the finding
+	var callers, callees []string // nil stands for the nodes of the finding
 	if s.Kind == proof.Directions && len(s.Failed) == 1 {
 		callers, callees = []string{s.Failed[0].From}, []string{s.Failed[0].To}
 	}
@@ -56,7 +56,8 @@ func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	return append(commands, offered...)
 }
 
-// networks returns the networks of the ranks' addresses.
+// networks returns the networks of the ranks' addresses. It leaves out networks that are inside
+// another network.
 func (m *meshCalls) networks() []string {
 	var prefixes []netip.Prefix
 	for _, name := range m.names {
@@ -88,8 +89,9 @@ func meshNetwork(node *facts.Node) (netip.Prefix, bool) {
 	return names.NetworkOf(node, node.Mesh.Address)
 }
 
-// partlyOpen returns findings for nodes that accept connections only on some of their ports. A node
-// that reports this for many nodes that others can reach is itself the suspect.
+// partlyOpen returns findings for nodes that accept connections only on some of their ports. If a
+// node reports this about many nodes that others can reach, the reporting node itself is the
+// suspect.
 func (m *meshCalls) partlyOpen() []checks.Finding {
 	if len(m.partly) == 0 {
 		return nil
@@ -122,7 +124,7 @@ func (m *meshCalls) partlyOpen() []checks.Finding {
 	return findings
 }
 
-// openAndShut lists the ports of a node, as in "w3: 35007 open, 58123 closed".
+// openAndShut lists the open and the closed ports of a node, as in "w3: 35007 open, 58123 closed".
 func openAndShut(calls []proof.Attempt) string {
 	var open, shut []int
 	for _, call := range calls {

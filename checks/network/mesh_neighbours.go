@@ -14,13 +14,13 @@ import (
 	"preflight/facts"
 )
 
-// silence is a call to an address for which no machine on the link answered, or whose router did
-// not answer.
+// silence is a call that failed because no machine on the link answered for the address, or because
+// the router to the address did not answer.
 type silence struct {
 	call    proof.Attempt
-	of      string // the address without an answer
+	of      string // the address for which no machine answered
 	gateway bool
-	asked   string // "ARP", or "neighbour discovery" for IPv6
+	asked   string // the protocol that got no answer: "ARP", or "neighbour discovery" for IPv6
 }
 
 func silenceOf(s proof.Suspect) silence {
@@ -33,8 +33,8 @@ func silenceOf(s proof.Suspect) silence {
 	return found
 }
 
-// cause returns why no machine answers. Firewalls that filter IP do not stop ARP, but they may stop
-// neighbour discovery.
+// cause returns the reason why no machine answers. Firewalls that filter IP do not stop ARP, but
+// they may stop neighbour discovery.
 func (s silence) cause(of proof.Suspect) string {
 	firewall := ""
 	if s.asked != "ARP" {
@@ -49,7 +49,8 @@ func (s silence) cause(of proof.Suspect) string {
 	return fmt.Sprintf("no machine answers %s for the address: another VLAN, or answers are off%s", s.asked, firewall)
 }
 
-// explain adds the commands that find the missing machine, from the caller and on the suspects.
+// explain adds commands that find the missing machine. Some run on the caller and some on the
+// suspects.
 func (s silence) explain(m *meshCalls, f *checks.Finding) {
 	f.Want, f.WouldSee = fmt.Sprintf("an answer to %s for every address on the link", s.asked), m.wouldSee(s.call.Path)
 	f.Remedy = []fix.Command{fix.On("ip neigh show %s   # FAILED or INCOMPLETE: no machine has answered", fix.Host(s.of)).At(s.call.From).As(fix.Look)}
@@ -66,10 +67,10 @@ func (s silence) explain(m *meshCalls, f *checks.Finding) {
 
 type lostKey struct{}
 
-// lostCalls returns the calls of the mesh that a full neighbour table lost, each with the node that
-// has the table. A node without room for a caller answers neither its ARP request nor its call, so
-// the caller sees only silence. The kernel's overflow counter tells this from a firewall, if that
-// node did not reach the caller either.
+// lostCalls returns the calls of the mesh test that a full neighbour table lost, each with the node
+// that has the table. A node without room for a caller answers neither the caller's ARP request nor
+// its call, so the caller gets no answer at all. A firewall looks the same. The kernel's overflow
+// counter tells the two apart, if that node did not reach the caller either.
 //
 // Source: arp_process in net/ipv4/arp.c, whose reply depends on neigh_event_ns; ndisc_recv_ns in
 // net/ipv6/ndisc.c; Linux 6.18.
@@ -99,7 +100,7 @@ func lostCalls(view checks.View) map[*facts.Path]string {
 	})
 }
 
-// fullTable returns the node whose full table may have lost a call, "" for none.
+// fullTable returns the node whose full table may have lost a call, or "" for none.
 func fullTable(caller string, path facts.Path, overflown map[string]*facts.Mesh) string {
 	switch theirs := overflown[path.Peer]; path.Outcome {
 	case facts.PathOverflow:

@@ -63,12 +63,12 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	return m.weighed(f, s.Failed)
 }
 
-// outcomeWords describe the outcomes of calls.
+// outcomeWords maps the outcome of a call to the texts about it.
 var outcomeWords = map[facts.PathOutcome]struct {
 	call     string // what happens to a single call
-	error    string // the error of connect
+	error    string // the error of connect(2)
 	cause    string // the likely cause
-	hostOnly string // the cause if another port of the callee answers; "" for the same
+	hostOnly string // the likely cause if another port of the callee answers; "" if it is the same
 }{
 	facts.PathDropped: {"is dropped", "Connection timed out", "a firewall drops calls or answers", "its firewall drops calls"},
 	facts.PathRefused: {"is refused", "Connection refused", "a firewall resets calls, or the address is translated",
@@ -83,8 +83,8 @@ var outcomeWords = map[facts.PathOutcome]struct {
 	facts.PathMisdirected: {call: "is answered by another machine"},
 }
 
-// unreached says which nodes do not reach which. on is the end of the sentence, as in " on ports
-// 32768-60999".
+// unreached says which nodes do not reach which nodes. on is the end of the sentence, such as " on
+// ports 32768-60999".
 func unreached(s proof.Suspect, on string) string {
 	return s.Sentence(proof.Words{
 		proof.Everywhere: {"no node reaches another" + on},
@@ -96,8 +96,8 @@ func unreached(s proof.Suspect, on string) string {
 	})
 }
 
-// oneDirection describes a single failed call whose opposite direction passes. It returns "" in all
-// other cases.
+// oneDirection describes a single failed call if the call in the opposite direction passed. It
+// returns "" in all other cases.
 func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
 	call := s.Failed[0]
 	passes := func(other proof.Attempt) bool { return !other.Failed && other.From == call.To && other.To == call.From }
@@ -107,7 +107,7 @@ func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
 	return fmt.Sprintf("%s → %s passes, %[2]s → %[1]s %[4]s on %[3]s", call.To, call.From, ports, outcomeWords[facts.PathOutcome(s.How)].call)
 }
 
-// ports returns the port range in which the nodes listened.
+// ports returns the range of the ports on which the nodes listened.
 func (m *meshCalls) ports(nodes []string) string {
 	low, high := 0, 0
 	for _, name := range nodes {
@@ -120,8 +120,8 @@ func (m *meshCalls) ports(nodes []string) string {
 	return fmt.Sprintf("ports %d-%d", low, high)
 }
 
-// control returns the callees' ssh port and whether it answered the same callers; 0 if the results
-// differ or it was not tested.
+// control returns the ssh port of the callees, and whether that port answered the same callers.
+// port is 0 if the results differ or the port was not tested.
 func (m *meshCalls) control(calls []proof.Attempt) (port int, answers bool) {
 	tried := map[bool]bool{}
 	for _, call := range calls {
@@ -138,7 +138,7 @@ func (m *meshCalls) control(calls []proof.Attempt) (port int, answers bool) {
 	return cmp.Or(port, 22), tried[true]
 }
 
-// outcomes counts the failed calls by outcome.
+// outcomes returns the number of failed calls for each outcome, as text.
 func outcomes(s proof.Suspect) string {
 	count := map[string]int{}
 	for _, call := range s.Failed {
@@ -148,7 +148,7 @@ func outcomes(s proof.Suspect) string {
 	return "calls: " + strings.Join(parts, ", ")
 }
 
-// got returns these counts with one call that a person can repeat.
+// got returns the text of outcomes with one call that a person can repeat.
 func (m *meshCalls) got(s proof.Suspect) string {
 	text := outcomes(s)
 	if s.Kind == proof.Directions && len(s.Failed) > 1 {
@@ -162,8 +162,8 @@ func (m *meshCalls) got(s proof.Suspect) string {
 	return text + m.sampled()
 }
 
-// wouldSee returns the error of a rank that makes the call. NCCL's texts are of 2.24 and later
-// (src/misc/socket.cc), gloo's of 2025 (transport/tcp).
+// wouldSee returns the error of a rank that makes the same connection. NCCL's texts are those of
+// 2.24 and later (src/misc/socket.cc), and gloo's those of 2025 (transport/tcp).
 func (m *meshCalls) wouldSee(path *facts.Path) string {
 	words := outcomeWords[path.Outcome].error
 	if !ranks.UsesNCCL(m.view) {
@@ -188,7 +188,7 @@ func (m *meshCalls) wouldSee(path *facts.Path) string {
 	return fmt.Sprintf("connect to %s<%d> returned %s, exceeded error retry count after 35 attempts", path.To, path.Port, words)
 }
 
-// sampled says how many calls were made if not all of them, "" otherwise.
+// sampled says how many calls the test made if it did not make all of them, otherwise "".
 func (m *meshCalls) sampled() string {
 	all := len(m.names) * (len(m.names) - 1)
 	if m.tried >= all {
@@ -197,7 +197,8 @@ func (m *meshCalls) sampled() string {
 	return fmt.Sprintf("; a sample of %s of %s calls", humanize.Comma(int64(m.tried)), humanize.Comma(int64(all)))
 }
 
-// atMost returns the first parts and the number of the others.
+// atMost returns the first parts, up to the limit most. If there are more, the last element gives
+// the number of the others.
 func atMost(most int, parts []string, more string) []string {
 	if len(parts) > most {
 		return append(parts[:most], fmt.Sprintf(more, len(parts)-most))

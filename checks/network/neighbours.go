@@ -57,12 +57,13 @@ func judgeNeighbours(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// subnets holds the addresses that the nodes of a launch will have on their links, sorted.
+// subnets holds the addresses that the nodes of a launch will use on their links, in ascending
+// order.
 type subnets struct {
 	view      checks.View
 	of        map[*facts.Node]string // the address of each node
 	addresses []netip.Addr
-	first     *facts.Node // the node that all others call, nil if unknown
+	first     *facts.Node // the node to which all others connect, nil if unknown
 }
 
 func newSubnets(view checks.View) *subnets {
@@ -79,19 +80,19 @@ func newSubnets(view checks.View) *subnets {
 	return s
 }
 
-// addressOnLink returns the address at which a node's ranks will listen. If it is unknown, it
-// returns the address at which preflight reached the node.
+// addressOnLink returns the address on which a node's ranks will listen. If that address is
+// unknown, it returns the address at which preflight reached the node.
 func addressOnLink(choice nccl.Choice, node *facts.Node) string {
 	switch {
 	case node.Net == nil:
 		return node.Address
-	case choice.Address != "" && !names.IsLoopback(choice.Address): // nic-choice reports addresses that cannot be called
+	case choice.Address != "" && !names.IsLoopback(choice.Address): // nic-choice reports addresses that no other node can reach
 		return choice.Address
 	}
 	return nccl.PeerAddress(node).Address
 }
 
-// on returns the number of addresses in a network. They are adjacent in the sorted list.
+// on returns the number of addresses in a network. These addresses are adjacent in the sorted list.
 func (s *subnets) on(network netip.Prefix) (count int) {
 	from, _ := slices.BinarySearchFunc(s.addresses, network.Addr(), netip.Addr.Compare)
 	isIn := func(address netip.Addr, _ struct{}) int {
@@ -104,7 +105,7 @@ func (s *subnets) on(network netip.Prefix) (count int) {
 	return count
 }
 
-// crowd holds what must fit into a node's neighbour table.
+// crowd holds the numbers of entries that must fit into a node's neighbour table.
 type crowd struct {
 	node     *facts.Node
 	table    facts.NeighbourTable
@@ -113,14 +114,14 @@ type crowd struct {
 	peers    int  // nodes of the launch on the network
 	there    int  // current entries of the same interface
 	besides  int  // current entries of other interfaces
-	meetsAll bool // whether its ranks will talk to all peers
+	meetsAll bool // whether the ranks of the node will talk to all peers
 
-	lost    int // lost calls of the mesh
+	lost    int // calls of the mesh test that the full table lost
 	verdict checks.Verdict
 	says    string
 }
 
-// crowdOf returns the crowd of a node, or why it is unknown.
+// crowdOf returns the crowd of a node. If it is unknown, notKnown is the reason.
 func (s *subnets) crowdOf(node *facts.Node) (c crowd, notKnown string) {
 	c = crowd{node: node, meetsAll: !ranks.UsesNCCL(s.view) || node == s.first}
 	held, network, known := names.HolderOf(node, s.of[node])
@@ -144,16 +145,17 @@ func (s *subnets) crowdOf(node *facts.Node) (c crowd, notKnown string) {
 			c.besides += entries
 		}
 	}
-	if held.MAC != "" && !held.Loopback { // other interfaces use no neighbour table
+	if held.MAC != "" && !held.Loopback { // interfaces of any other kind use no neighbour table
 		c.peers = max(0, s.on(network)-1)
 	}
 	return c, ""
 }
 
-// needed returns the minimum number of entries. A current entry may already be a peer.
+// needed returns the smallest number of entries that the table needs. Current entries of the same
+// interface may already be peers.
 func (c crowd) needed() int { return max(c.peers, c.there) + c.besides }
 
-// overflows returns how often the table had no room while the nodes called each other.
+// overflows returns how often the table had no room while the nodes connected to each other.
 func (c crowd) overflows() (count int64) {
 	for _, mesh := range []*facts.Mesh{c.node.Mesh, c.node.PeerMesh} {
 		if mesh != nil {
@@ -163,15 +165,15 @@ func (c crowd) overflows() (count int64) {
 	return count
 }
 
-// weigh sets the verdict. From the second threshold on, the kernel removes entries that were silent
-// for five seconds. At the third, it adds an entry only if it can remove one.
+// weigh sets the verdict. Above the second threshold, the kernel removes entries that were silent
+// for five seconds. At the third threshold, it adds an entry only if it can remove another one.
 //
 // Source: neigh_alloc and neigh_forced_gc in net/core/neighbour.c, Linux 4.3 to 6.18.
 func (c *crowd) weigh() {
 	switch needed := c.needed(); {
 	case c.lost > 0:
 		c.verdict, c.says = checks.Fail, "the neighbour table overflowed when the nodes called each other: calls were lost"
-	case c.table.GCThresh3 == 0: // unknown
+	case c.table.GCThresh3 == 0: // the thresholds are unknown
 	case needed > c.table.GCThresh3 && c.meetsAll:
 		c.verdict, c.says = checks.Fail, "the neighbour table is too small for the peers that the ranks will call"
 	case needed > c.table.GCThresh3:
@@ -183,8 +185,8 @@ func (c *crowd) weigh() {
 	}
 }
 
-// enough returns the wanted first threshold: a power of two with room for all peers, and more than
-// the threshold that was too small.
+// enough returns the first threshold that the fix sets. It is a power of two that has room for all
+// peers and is greater than the threshold that was too small.
 func (c crowd) enough() int {
 	enough, needed := 1024, c.needed()
 	if c.lost > 0 || c.overflows() > 0 {
@@ -196,7 +198,8 @@ func (c crowd) enough() int {
 	return enough
 }
 
-// tooMany returns the finding for nodes with the same problem. It describes the most crowded one.
+// tooMany returns the finding for nodes with the same problem. It describes the node with the most
+// crowded table.
 func tooMany(crowds []crowd) checks.Finding {
 	worst := crowds[0]
 	f := checks.Finding{Verdict: worst.verdict, Summary: worst.says}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network judges whether the ranks will reach each other over IP: the interface that each
-// chooses and the environment behind that choice, the calls between all nodes, the MTU, the master
-// address and port, and the rendezvous.
+// Package network checks whether the ranks will reach each other over IP. It checks the interface
+// that each rank chooses, and the environment variables that affect this choice. It also checks the
+// connections between all nodes, the MTU, the master address and port, and the rendezvous.
 //
-// It does not report again what the checks of names, logins or fabric explain.
+// It does not report problems that the checks of names, logins or fabric already explain.
 package network
 
 import (
@@ -65,7 +65,7 @@ func judgeChoices(view checks.View) []checks.Finding {
 	return append(findings, p.sideways()...)
 }
 
-// finding returns the finding for misplacements of one kind on interfaces of one name.
+// finding returns the finding for misplacements of one kind on interfaces with the same name.
 func (p *placement) finding(group []misplacement) checks.Finding {
 	first := group[0]
 	f := checks.Finding{Got: first.choice.Rule}
@@ -85,7 +85,7 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	if len(group) == 1 && first.callers != nil {
 		f.Got = strings.Trim(fmt.Sprintf("%s got no answer; %s", hostfile.Fold(first.callers), first.choice.Rule), "; ")
 	}
-	if len(group) == 1 && len(first.callers) == 1 { // either of the two may be at fault
+	if len(group) == 1 && len(first.callers) == 1 { // either of the two nodes may be at fault
 		f.Nodes = append(f.Nodes, first.callers...)
 	}
 	if first.byOrder {
@@ -108,7 +108,7 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	return f
 }
 
-// choiceText returns an interface, with its address if all nodes have the same one.
+// choiceText returns an interface, with its address if all nodes have the same address on it.
 func choiceText(choice nccl.Choice, addresses []string) string {
 	switch {
 	case slices.ContainsFunc(addresses, func(address string) bool { return address != addresses[0] }):
@@ -119,8 +119,8 @@ func choiceText(choice nccl.Choice, addresses []string) string {
 	return fmt.Sprintf("%s (%s)", choice.Interface, choice.Address)
 }
 
-// remedy returns the interface on which the ranks should listen with the reason for it, and the
-// commands.
+// remedy returns the interface on which the ranks should listen, with the reason for it. It also
+// returns the commands that make the ranks use that interface.
 func (p *placement) remedy(node *facts.Node) (want string, commands []fix.Command) {
 	look := fix.On("ip -br addr").As(fix.Look)
 	peer := nccl.PeerAddress(node)
@@ -148,7 +148,8 @@ func (p *placement) remedy(node *facts.Node) (want string, commands []fix.Comman
 }
 
 // setInterface returns the commands that make the library use the interface that leads to the
-// peers: for all nodes at once if one value is right everywhere, otherwise on this node.
+// peers. They change all nodes at once if one value is right everywhere, otherwise only the nodes
+// of the finding.
 func (p *placement) setInterface(peer string) []fix.Command {
 	if p.library == "gloo" {
 		if name := sharedName(p.view); name != "" {
@@ -162,8 +163,8 @@ func (p *placement) setInterface(peer string) []fix.Command {
 	return onlyHere(peer)
 }
 
-// untried warns about a choice without any evidence: it does not lead to the peers, is on a
-// separate network, and was never called.
+// untried warns about an interface that no evidence supports. The interface does not lead to the
+// peers, is on a separate network, and no node connected to its address.
 func (p *placement) untried(node *facts.Node) []checks.Finding {
 	choice := p.choices[node]
 	if p.called[node.Name] || choice.Address == nccl.PeerAddress(node).Address || p.hasNeighbour(node, choice) {
@@ -179,7 +180,7 @@ func (p *placement) untried(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// hasNeighbour reports whether another node's choice is on the same network.
+// hasNeighbour reports whether the interface that another node chooses is on the same network.
 func (p *placement) hasNeighbour(node *facts.Node, choice nccl.Choice) bool {
 	if p.networks == nil {
 		p.networks = map[netip.Prefix]int{}
@@ -230,7 +231,7 @@ func judgeInterfaces(view checks.View) []checks.Finding {
 	return findings
 }
 
-// exactMark explains the second "=", which looks like a typing error.
+// exactMark explains the second "=" in a printed command, because it looks like a typing error.
 const exactMark = "the second = means: exactly this name"
 
 // onlyHere returns the command that makes NCCL use one interface on the nodes of a finding.
@@ -238,16 +239,17 @@ func onlyHere(name string) []fix.Command {
 	return []fix.Command{fix.On("echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf", fix.Name(name)).Inside().Remark(exactMark)}
 }
 
-// ifnameList returns the value of NCCL_SOCKET_IFNAME that matches exactly the peers' interface on
-// every seen node, "" if there is none.
+// ifnameList returns the value of NCCL_SOCKET_IFNAME that matches only the interface to the peers
+// on every seen node. It returns "" if there is no such value.
 func ifnameList(view checks.View) string {
 	return checks.Remember(view, ifnames{}, func() string { return nccl.IfnameFor(placed(view), names.PeerInterface) })
 }
 
 type ifnames struct{}
 
-// sharedName returns the name of the peers' interface if it is the same on every seen node,
-// otherwise "". gloo and tensorpipe accept only whole names.
+// sharedName returns the name of the interface to the peers if the name is the same on every seen
+// node, otherwise "". The value must be one name because gloo and tensorpipe accept only whole
+// names.
 func sharedName(view checks.View) string { return proof.Common(placed(view), names.PeerInterface) }
 
 // placed returns the nodes whose interface to the peers is known.

@@ -38,7 +38,7 @@ func judgeOverlays(view checks.View) (findings []checks.Finding) {
 	}
 	for _, node := range view.Nodes {
 		if ranks.UsesNCCL(view) && node.IB != nil && ranks.NCCLNetwork(view, node).Obstacle == "" {
-			continue // its data goes over RDMA
+			continue // the node's data goes over RDMA
 		}
 		choice := nccl.RankAddress(view.Launch, node)
 		if held := names.InterfaceOf(node.Net, choice.Interface); held.Kind == "tunnel" {
@@ -54,8 +54,8 @@ func judgeOverlays(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// adapter returns the name of an interface that every node has, that is up, has an address, leads
-// to other machines and is not a tunnel; "" for none.
+// adapter returns the name of an interface that every node has, or "" for none. The interface is
+// up, has an address, leads to other machines and is not a tunnel.
 func adapter(nodes []*facts.Node) string {
 	if nodes[0].Net == nil {
 		return ""

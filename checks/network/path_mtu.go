@@ -30,7 +30,8 @@ var PathMTU = checks.Check{
 	},
 }
 
-// blackHoles returns findings for lost full packets, by nodes, groups or directions.
+// blackHoles returns findings for lost full packets. Each finding is about nodes, groups of nodes
+// or directions.
 func blackHoles(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return slices.ContainsFunc(node.Mesh.Failed, proof.LosesPackets) }) {
 		return nil
@@ -100,7 +101,7 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 			}
 			if set := setMTU(networks[network], d); !d.Split && set != nil {
 				got := d.Deviations[0].Got
-				if less(got, d.Deviations[0].Want) { // the fix of lost full packets lowers the MTU: raising it would bring them back
+				if less(got, d.Deviations[0].Want) { // lost full packets are fixed by lowering the MTU, and raising it would bring them back
 					set[0] = set[0].Remark("if it was lowered because full packets were lost, lower the others to %s instead", fix.Text(got))
 				}
 				f.Remedy = set
@@ -111,8 +112,8 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 	return findings
 }
 
-// setMTU returns the command that gives the nodes of d the MTU that d wants, nil if their
-// interfaces have different names.
+// setMTU returns the command that gives the nodes of d the MTU that d wants. It returns nil if the
+// interfaces of these nodes have different names.
 func setMTU(nodes []*facts.Node, d compare.Difference) []fix.Command {
 	odd := compare.Without(nodes, func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) })
 	name := proof.Common(odd, func(n *facts.Node) string { return n.Mesh.Interface })
@@ -128,25 +129,25 @@ func less(mtu, other string) bool {
 	return errA == nil && errB == nil && a < b
 }
 
-// meshInterface returns the interface on which a node listened.
+// meshInterface returns the interface on which a node listened in the mesh test.
 func meshInterface(node *facts.Node) facts.Interface {
 	return names.InterfaceOf(node.Net, node.Mesh.Interface)
 }
 
-// fullPing returns a ping with a full packet: the smaller of both MTUs without the headers of IP
-// and ICMP.
+// fullPing returns a ping command with a full packet. Its payload is the smaller of both MTUs
+// without the headers of IP and ICMP.
 func fullPing(from, to *facts.Node, mss int) fix.Command {
 	headers := 28
 	if strings.Contains(to.Mesh.Address, ":") {
 		headers = 48
 	}
-	payload := max(min(meshInterface(from).MTU, meshInterface(to).MTU)-headers, mss) // mss if an MTU is unknown
+	payload := max(min(meshInterface(from).MTU, meshInterface(to).MTU)-headers, mss) // the payload is mss if an MTU is unknown
 	return fix.On("ping -c 1 -M do -s %s %s", fix.Number(payload), fix.Host(to.Mesh.Address)).At(from.Name).
 		Remark("lower -s until it passes: the MTU is %s more", fix.Number(headers)).As(fix.Look)
 }
 
-// narrower returns an MTU that a path that loses full packets should carry: Ethernet's 1500 for
-// larger ones, otherwise 1280, the minimum for IPv6.
+// narrower returns a smaller MTU, for a path that loses full packets. It is Ethernet's 1500 for a
+// larger MTU, otherwise 1280, the minimum for IPv6.
 func narrower(mtu int) int {
 	if mtu > 1500 {
 		return 1500
@@ -154,7 +155,7 @@ func narrower(mtu int) int {
 	return 1280
 }
 
-// vanishing says where full packets are lost.
+// vanishing holds the words that say where full packets are lost.
 var vanishing = proof.Words{
 	proof.Everywhere: {"between all of the nodes"},
 	proof.Between:    {"", "between %s"},

@@ -19,24 +19,25 @@ import (
 	"preflight/launch/nccl"
 )
 
-// misplacement is a node whose ranks will listen at an address that no peer can call.
+// misplacement is a node whose ranks will listen at an address to which no peer can connect.
 type misplacement struct {
 	node        *facts.Node
 	choice      nccl.Choice
-	fault       string   // the fault of the address, after "NCCL will use eth1, "
-	callers     []string // nodes that got no answer there, if that is the fault
+	fault       string   // the fault of the address, as the end of a sentence that begins with "NCCL will use eth1, "
+	callers     []string // the nodes that got no answer at the address, if that is the fault
 	explainedBy string   // the check that reports the cause, "" if there is no fault
-	caller      string   // a node whose ranks must call there
-	byOrder     bool     // no node must call there, because of the order of gloo's addresses
+	caller      string   // a node whose ranks must connect to the address
+	byOrder     bool     // no node must connect to the address, because of the order of gloo's addresses
 }
 
-// hasTwin reports whether another machine has the address at which preflight reached the node.
+// hasTwin reports whether another machine also has the address at which preflight reached the node.
 func (m misplacement) hasTwin() bool {
 	return m.fault == heldTwice && m.choice.Interface == names.PeerInterface(m.node)
 }
 
-// misplaced returns the nodes whose rank address their peers cannot use, each with the check that
-// reports the reason. Failed calls to these addresses have that cause and are not reported again.
+// misplaced returns the nodes whose rank address their peers cannot use. Each entry names the check
+// that reports the reason. The reason also explains failed connections to these addresses, so they
+// are not reported again.
 func misplaced(view checks.View) map[string]misplacement {
 	return checks.Remember(view, misplacements{}, func() map[string]misplacement { return placementOf(view).misplaced() })
 }
@@ -56,24 +57,26 @@ func (p *placement) misplaced() map[string]misplacement {
 	return nodes
 }
 
-// placement holds where the ranks of the fleet will listen, and what is known about these
-// addresses.
+// placement holds the addresses on which the ranks of the fleet will listen, and what is known
+// about these addresses.
 type placement struct {
 	view    checks.View
-	library string // "NCCL", or "gloo" if a slot is a process
+	library string // "NCCL", or "gloo" if a slot is only a process
 	choices map[*facts.Node]nccl.Choice
-	shared  map[netip.Addr]int // how many machines have each address
-	// holdsOthers holds nodes that also have the addresses of several other nodes.
+	shared  map[netip.Addr]int // the number of machines that have each address
+	// holdsOthers maps each node that has addresses of several other nodes to these addresses, with
+	// the name of the other node.
 	holdsOthers map[string]map[netip.Addr]string
-	called      map[string]bool     // nodes that another node called at their rank address
-	answered    map[string]int      // how many other nodes got an answer there
-	unanswered  map[string][]string // node → nodes that got no answer there, but one at the address that leads to its peers
-	isIPv6      bool                // the family of most rank addresses; ssh may use the other one
-	// networks counts the choices on each network. It is computed on first use.
+	called      map[string]bool     // nodes to whose rank address another node tried to connect
+	answered    map[string]int      // the number of other nodes that got an answer at the rank address of each node
+	unanswered  map[string][]string // node → nodes that got no answer at its rank address, but got one at the address that leads to its peers
+	isIPv6      bool                // whether most rank addresses are IPv6; ssh may use the other family
+	// networks counts the chosen addresses on each network. It is computed on first use.
 	networks map[netip.Prefix]int
 }
 
-// placementOf returns the placement. It is computed once, and only the view is the caller's own.
+// placementOf returns the placement. It computes the placement once, but each caller gets its own
+// view in the result.
 func placementOf(view checks.View) *placement {
 	p := *checks.Remember(view, placementKey{}, func() *placement { return newPlacement(view) })
 	p.view = view
@@ -109,8 +112,8 @@ func newPlacement(view checks.View) *placement {
 	return p
 }
 
-// record adds the calls of one node. A path that passes small messages counts as reached: path-mtu
-// reports lost full packets.
+// record adds the connections of one node. A path that passes small messages counts as reached,
+// because path-mtu reports lost full packets.
 func (p *placement) record(caller *facts.Node) {
 	for callee := range caller.Mesh.Reached {
 		if callee != caller.Name {
@@ -129,24 +132,24 @@ func (p *placement) record(caller *facts.Node) {
 	}
 }
 
-// of returns the fault of a node's rank address, or why the address is unknown.
+// of returns the fault of a node's rank address. If the address is unknown, notKnown is the reason.
 func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	m = misplacement{node: node, choice: p.choices[node]}
 	env := envOfRanks{view: p.view, node: node, vars: ranks.Env(p.view, node)}
 	takesOwnName := p.library == "gloo" && env.value("GLOO_SOCKET_IFNAME") == ""
 	if takesOwnName && node.Names == nil {
-		return m, checks.Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // with the words of the check that reports it
+		return m, checks.Check{Needs: []facts.Section{facts.SectionNames}}.Missing(node) // the same words as the check that reports the missing section
 	}
 	if m.choice.Address == "" && m.choice.Error == "" {
 		if takesOwnName {
 			for _, f := range names.Unanswered(node) {
-				return m, f.Summary // with the words of host-names
+				return m, f.Summary // the same words as host-names
 			}
 		}
 		return m, m.choice.Rule
 	}
 	m.fault = p.fault(node, m.choice)
-	// Most peers that reach the node at another address get no answer at its rank address.
+	// Most peers reach the node at another address, but get no answer at its rank address.
 	if m.fault == "" && len(p.unanswered[node.Name]) > p.answered[node.Name] && p.choices[node].Address != nccl.PeerAddress(node).Address {
 		m.fault, m.callers = fmt.Sprintf("where other nodes get no answer (they do on %s)", names.PeerInterface(node)), p.unanswered[node.Name]
 	}
@@ -169,7 +172,7 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	return m, ""
 }
 
-// fault returns the fault of an address according to the facts of all nodes, "" for none.
+// fault returns the fault that the facts of all nodes show for an address, or "" for none.
 func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	address, err := netip.ParseAddr(choice.Address)
 	if choice.Error != "" || err != nil {
@@ -200,25 +203,25 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	return ""
 }
 
-// isUnsafe reports whether every call of a node may fail, in either direction: another machine has
-// its address, or it has the addresses of others.
+// isUnsafe reports whether every connection of a node may fail, in either direction. The reason is
+// that another machine has the node's address, or that the node has addresses of other nodes.
 func (p *placement) isUnsafe(m misplacement) bool {
 	return m.hasTwin() || p.holdsOthers[m.node.Name] != nil
 }
 
 // isInside reports whether an interface connects only containers and virtual machines of one host.
-// NCCL ignores docker's and, since 2.28.3, virbr.
+// NCCL ignores interfaces named docker and, since 2.28.3, interfaces named virbr.
 func isInside(i facts.Interface) bool { return i.Kind == "veth" || i.ForContainers() }
 
-// sideways warns about interfaces after the first. NCCL's sockets use up to sixteen, and its
-// topology search decides which of them call each other. Source: NVIDIA/nccl 2.30,
-// transport/net_socket.cc.
+// sideways warns about interfaces that NCCL uses in addition to the first one. NCCL's sockets use
+// up to sixteen interfaces, and NCCL's topology search decides which of them connect to each other.
+// Source: NVIDIA/nccl 2.30, transport/net_socket.cc.
 func (p *placement) sideways() []checks.Finding {
 	if p.library != "NCCL" || len(p.view.Nodes) < len(p.view.All) || p.usesRDMA() {
 		return nil
 	}
 	sockets := map[*facts.Node][]nccl.Choice{}
-	members := map[netip.Prefix]map[string]bool{} // network → addresses in it
+	members := map[netip.Prefix]map[string]bool{} // network → the addresses in it
 	for _, node := range p.view.Nodes {
 		sockets[node] = nccl.Sockets(p.view.Launch, node)
 		for _, socket := range sockets[node] {
@@ -240,7 +243,7 @@ func (p *placement) sideways() []checks.Finding {
 	for _, node := range p.view.Nodes {
 		m, notKnown := p.of(node)
 		if notKnown != "" || m.explainedBy != "" {
-			continue // already reported, and repaired by the same setting
+			continue // this interface is already reported, and the same setting repairs it
 		}
 		for _, socket := range sockets[node][min(1, len(sockets[node])):] {
 			network, known := names.NetworkOf(node, socket.Address)
@@ -272,7 +275,7 @@ func (p *placement) wanted(node *facts.Node) string {
 	return p.choices[node].Interface
 }
 
-// usesRDMA reports whether the ranks will send their data over RDMA and not over sockets.
+// usesRDMA reports whether the ranks will send their data over RDMA instead of sockets.
 func (p *placement) usesRDMA() bool {
 	return slices.ContainsFunc(p.view.Nodes, func(node *facts.Node) bool {
 		return hasActivePort(node.IB) && !nccl.KeptOffRDMA(ranks.Env(p.view, node))

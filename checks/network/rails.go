@@ -36,14 +36,14 @@ func judgeRails(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// rail is one rail of the fleet.
+// rail is one rail of the fleet, with the nodes that have it.
 type rail struct {
 	view  checks.View
 	name  string
 	nodes map[string]*facts.Node
-	names []string // nodes that have it
+	names []string // nodes that have the rail
 
-	taking facts.Setting // makes NCCL use only the rails that answered
+	taking facts.Setting // the setting that makes NCCL use only the rails that answered
 }
 
 func newRail(view checks.View, name string, taking facts.Setting) rail {
@@ -137,9 +137,9 @@ func (r rail) finding(s proof.Suspect) checks.Finding {
 	return f
 }
 
-// ownAddressesAlone makes every interface answer only for its own addresses. By default, Linux
-// answers on any interface for all addresses of a machine (Documentation/networking/ip-sysctl.rst,
-// arp_ignore).
+// ownAddressesAlone is the command that makes every interface answer only for its own addresses. By
+// default, Linux answers on any interface for all addresses of a machine
+// (Documentation/networking/ip-sysctl.rst, arp_ignore).
 var ownAddressesAlone = fix.On("sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2   # until the next boot; for ports on one switch")
 
 func (r rail) summary(s proof.Suspect) string {
@@ -162,14 +162,14 @@ func (r rail) got(s proof.Suspect) string {
 	return text
 }
 
-// first returns the first call of a suspect with its most frequent outcome.
+// first returns the first connection of a suspect that has the most frequent outcome.
 func (r rail) first(s proof.Suspect) proof.Attempt {
 	at := slices.IndexFunc(s.Failed, func(call proof.Attempt) bool { return string(call.Path.Outcome) == s.How })
 	return s.Failed[max(0, at)]
 }
 
-// answersInstead returns the callee's interface that answered most callers for the address of
-// another of its interfaces, "" if that did not happen.
+// answersInstead returns the callee's interface that answered most callers for the address of a
+// different interface of the callee. It returns "" if no interface did.
 func (r rail) answersInstead(s proof.Suspect) (name string) {
 	count := 0
 	for _, call := range s.Failed {
@@ -204,7 +204,8 @@ func (r rail) wouldSee(path *facts.Path) string {
 	return "Got completion from peer … with status=12 (retry exceeded)"
 }
 
-// without returns the commands that make NCCL avoid this rail, if other rails answered.
+// without returns the commands that make NCCL avoid this rail. It returns none unless other rails
+// answered.
 func (r rail) without() []fix.Command {
 	if r.taking.Value == "" {
 		return nil
@@ -216,9 +217,9 @@ func (r rail) without() []fix.Command {
 	return []fix.Command{takes}
 }
 
-// crossing returns findings for nodes where NCCL must connect rings across rails, but rails do not
-// reach each other. By default, NCCL tries to avoid that (NVIDIA/nccl 2.30.7, graph/search.cc,
-// ncclTopoCompute).
+// crossing returns findings for nodes where NCCL must connect rings across rails although the rails
+// do not reach each other. By default, NCCL tries to avoid connections across rails (NVIDIA/nccl
+// 2.30.7, graph/search.cc, ncclTopoCompute).
 func crossing(view checks.View) (findings []checks.Finding) {
 	if !proof.RailsApart(view.Nodes) {
 		return nil

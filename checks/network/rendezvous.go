@@ -36,9 +36,9 @@ func judgeRendezvous(view checks.View) []checks.Finding {
 	return append(findings, ranksThere(view)...)
 }
 
-// ranksThere warns about ranks that call the endpoint during the test: those of a launch that waits
-// for its node 0, or that lost it. Ranks of torch 2.5 and newer call until they time out, and would
-// join this launch.
+// ranksThere warns about ranks that connect to the endpoint during the test. They belong to a
+// launch that waits for its node 0, or that lost it. Ranks of torch 2.5 and newer keep connecting
+// until they time out, and would join this launch.
 func ranksThere(view checks.View) (findings []checks.Finding) {
 	for _, server := range view.Nodes {
 		seen := server.Rendezvous
@@ -77,10 +77,11 @@ type meeting struct {
 	view       checks.View
 	part       func(*facts.Node) *facts.Rendezvous
 	nodes      []*facts.Node // nodes that took part
-	server     *facts.Node   // the node that serves, nil if none or several do
+	server     *facts.Node   // the node that serves the store, nil if none or several do
 	servers    []*facts.Node
 	host, port string
-	// elsewhere is where the endpoint leads most nodes, if the server does not have that address.
+	// elsewhere lists the addresses to which the endpoint leads most nodes. It is nil if the server
+	// has these addresses.
 	elsewhere []string
 }
 
@@ -105,10 +106,11 @@ func newMeeting(view checks.View, part func(*facts.Node) *facts.Rendezvous) meet
 
 func (g meeting) endpoint() string { return g.part(g.nodes[0]).Endpoint }
 
-// isFirst reports whether this is the rendezvous at the predicted endpoint.
+// isFirst reports whether this is the rendezvous at the endpoint that preflight predicts for the
+// launch.
 func (g meeting) isFirst() bool { return g.part(g.nodes[0]) == g.nodes[0].Rendezvous }
 
-// judge returns findings for the failed step, nil if all nodes met.
+// judge returns findings for the step that failed, or nil if all nodes met.
 func (g meeting) judge() []checks.Finding {
 	failed := compare.Without(g.nodes, func(n *facts.Node) bool { return g.part(n).Failed == "" })
 	if len(failed) == 0 {
@@ -153,7 +155,7 @@ func (g meeting) judge() []checks.Finding {
 	return append(findings, g.stopped(append(left[facts.HopValidate], left[facts.HopJoin]...))...)
 }
 
-// explanation returns the check that explains why the whole rendezvous failed, "" for none.
+// explanation returns the check that explains why the whole rendezvous failed, or "" for none.
 func (g meeting) explanation() string {
 	first, _ := names.NodeZero(g.view)
 	switch {
@@ -172,19 +174,19 @@ func (g meeting) explanation() string {
 	return ""
 }
 
-// isNoPort reports whether the given port number is outside the range of ports.
+// isNoPort reports whether the port of the endpoint is a number outside the range of ports.
 func (g meeting) isNoPort() bool {
 	port, err := strconv.Atoi(g.port)
 	return err == nil && (port < 0 || port > 65535)
 }
 
-// explains returns the check that explains why one node failed, "" for none.
+// explains returns the check that explains why a node failed, or "" for none.
 func (g meeting) explains(node *facts.Node) string {
 	seen := g.part(node)
 	switch {
 	case (seen.Failed == facts.HopResolve || g.isWrongAddress(node)) && g.view.Failing("host-names")[node.Name]:
 		return "host-names"
-	case misplaced(g.view)[node.Name].hasTwin(): // packets to it reach the other machine
+	case misplaced(g.view)[node.Name].hasTwin(): // packets to the node reach the other machine
 		return "nic-choice"
 	case seen.Failed == facts.HopConnect && g.failsAlike(node):
 		return "node-mesh"
@@ -192,8 +194,8 @@ func (g meeting) explains(node *facts.Node) string {
 	return ""
 }
 
-// failsAlike reports whether the node's calls to the server in the mesh ended like its call to the
-// store. The cause is then not the port.
+// failsAlike reports whether the node's connection to the store ended in the same way as its
+// connections to the server in the mesh test. The port is then not the cause.
 func (g meeting) failsAlike(node *facts.Node) bool {
 	if g.view.Policy.SwitchesOff("node-mesh") {
 		return false
@@ -201,7 +203,7 @@ func (g meeting) failsAlike(node *facts.Node) bool {
 	elsewhere := misplaced(g.view)[g.server.Name].explainedBy != ""
 	for _, mesh := range []*facts.Mesh{node.Mesh, node.PeerMesh} {
 		if mesh == node.Mesh && elsewhere {
-			continue // node-mesh does not report calls to such an address
+			continue // node-mesh does not report connections to such an address
 		}
 		if proof.HasFailed(mesh, g.server.Name, func(path facts.Path) bool { return path.Outcome == g.part(node).Outcome }) {
 			return true
@@ -210,8 +212,8 @@ func (g meeting) failsAlike(node *facts.Node) bool {
 	return false
 }
 
-// isWrongAddress reports whether a name led the node to an address that neither the server has nor
-// most nodes use.
+// isWrongAddress reports whether a name led the node to a wrong address. The server does not have
+// that address, and most nodes do not use it.
 func (g meeting) isWrongAddress(node *facts.Node) bool {
 	addresses := g.part(node).Addresses
 	if _, err := netip.ParseAddr(g.host); err == nil || len(addresses) == 0 || g.server == nil || g.server.Net == nil || node == g.server {

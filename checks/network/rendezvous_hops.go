@@ -20,8 +20,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// timedOut returns torch's error for a store that does not answer, and meeting.rejected its error
-// for a store that refuses at once.
+// timedOut returns torch's error for a store that does not answer. meeting.rejected returns torch's
+// error for a store that refuses at once.
 func timedOut(host string, port any) string {
 	return fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %v).", host, port)
 }
@@ -32,8 +32,8 @@ func (g meeting) rejected(errno string) string {
 	return fmt.Sprintf("The client socket has failed to connect to any network address of (%s, %s). … (errno: %s).", g.host, g.port, errno)
 }
 
-// unserved returns the finding for a server that could bind no port, for a reason that
-// master-port-free did not see.
+// unserved returns the finding for a server that could bind no port. master-port-free did not see
+// the reason.
 func (g meeting) unserved() []checks.Finding {
 	look := fix.On("sudo ss -tlnp").As(fix.Look)
 	if g.port != "" {
@@ -49,15 +49,15 @@ func (g meeting) unserved() []checks.Finding {
 	}}
 }
 
-// taken returns an unknown for a port that another preflight uses for its own rendezvous: the state
-// of the port afterwards is unknown.
+// taken returns an unknown finding for a port that another preflight uses for its own rendezvous
+// test. Whether the port is free after that test is unknown.
 func (g meeting) taken() checks.Finding {
 	seen := g.part(g.server)
 	return checks.UnknownFor(g.server, fmt.Sprintf("no rendezvous at %s: after %.0f s the port was still %s; run preflight again when it is free", g.endpoint(), seen.Waited, seen.Error))
 }
 
-// noOneServer returns the finding for a rendezvous without exactly one server. In c10d mode, every
-// node decides from its own name whether it is the host.
+// noOneServer returns the finding for a rendezvous that has no server or several. In c10d mode,
+// every node decides from its own name whether it is the host.
 func (g meeting) noOneServer() []checks.Finding {
 	f := checks.Finding{
 		Nodes:    checks.NamesOf(g.nodes),
@@ -78,13 +78,14 @@ func (g meeting) noOneServer() []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// reasons lists the rules by which nodes decided whether they are the host.
+// reasons lists the rules by which the nodes decided whether they are the host of the rendezvous.
 func (g meeting) reasons(nodes []*facts.Node) string {
 	parts := text.Map(compare.GroupBy(nodes, func(n *facts.Node) string { return g.part(n).ServesWhy }), func(group compare.Group) string { return hostfile.Fold(group.Nodes) + ": " + group.Value })
 	return strings.Join(atMost(4, parts, "and %d more"), "; ")
 }
 
-// ownName returns the hostname of node 0, if no other node has the same and all nodes resolve it.
+// ownName returns the hostname of node 0. It returns "" if another node has the same hostname, or
+// if not all nodes resolve it.
 func (g meeting) ownName() string {
 	first := names.FirstHost(g.view)
 	node := g.caller(first)
@@ -133,15 +134,16 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 	return findings
 }
 
-// tooFew skips a rendezvous in which nodes waited for others that took no part. Another finding
-// says why those did not.
+// tooFew skips a rendezvous in which nodes waited for other nodes that took no part. Another
+// finding says why those nodes took no part.
 func (g meeting) tooFew() []checks.Finding {
 	took := checks.NamesOf(g.nodes)
 	absent := slices.DeleteFunc(checks.NamesOf(g.view.Everywhere()), func(name string) bool { return slices.Contains(took, name) })
 	return checks.Skipped(fmt.Sprintf("not all nodes met at %s: %s did not take part", g.endpoint(), hostfile.Fold(absent)))
 }
 
-// unmet returns the finding if every node connected but the store did not count all of them.
+// unmet returns the finding for a rendezvous to which every node connected although the store did
+// not count all of them.
 func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	took := checks.NamesOf(g.nodes)
 	late := checks.NamesOf(waiting)
@@ -154,7 +156,7 @@ func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	said := compare.Without(late, func(name string) bool {
 		return name == g.server.Name || !slices.ContainsFunc(waiting, func(n *facts.Node) bool { return n.Name == name && proof.IsCounted(g.part(n)) })
 	})
-	if len(said) > 1 && 2*len(said) > len(took)-1 { // the clients contradict the server
+	if len(said) > 1 && 2*len(said) > len(took)-1 { // the counts that the clients report contradict the server's count
 		return []checks.Finding{{
 			Nodes:    []string{g.server.Name},
 			Summary:  fmt.Sprintf("the store on %[2]s counted %[1]s but does not let them continue", hostfile.Fold(said), g.server.Name),
@@ -186,7 +188,7 @@ func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 	nodes = compare.Without(nodes, func(n *facts.Node) bool { return slices.Contains(misled, n) })
 	others := compare.Without(nodes, func(n *facts.Node) bool { return n == g.server })
 	if len(others) > 0 && len(others) == len(g.nodes)-1 {
-		nodes = others // the failures of the other nodes say more
+		nodes = others // the failures of the other nodes say more than the server's own
 		if g.elsewhere != nil {
 			return append(findings, g.foreign(others))
 		}
@@ -206,7 +208,7 @@ func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 	return findings
 }
 
-// misled returns the finding for a node that calls another machine than the server.
+// misled returns the finding for a node that connects to another machine instead of the server.
 func (g meeting) misled(node *facts.Node) checks.Finding {
 	return checks.Finding{
 		Nodes:    []string{node.Name},
@@ -218,8 +220,8 @@ func (g meeting) misled(node *facts.Node) checks.Finding {
 	}
 }
 
-// serverCutOff returns the finding for a server that cannot reach itself: rank 0 is also a client
-// of its own store.
+// serverCutOff returns the finding for a server that cannot reach itself. That is a failure because
+// rank 0 is also a client of its own store.
 func (g meeting) serverCutOff(outcome facts.PathOutcome) checks.Finding {
 	return checks.Finding{
 		Nodes:    []string{g.server.Name},
@@ -231,7 +233,7 @@ func (g meeting) serverCutOff(outcome facts.PathOutcome) checks.Finding {
 	}
 }
 
-// cutOff returns the finding for nodes that cannot connect although others can.
+// cutOff returns the finding for nodes that cannot connect although other nodes can.
 func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Finding {
 	first := g.caller(callers[0])
 	f := checks.Finding{
@@ -262,13 +264,13 @@ func (g meeting) caller(name string) *facts.Node {
 	return names.First(g.nodes, func(n *facts.Node) bool { return n.Name == name })
 }
 
-// address returns the address that a node calls for the endpoint.
+// address returns the address to which a node connects for the endpoint.
 func (g meeting) address(node *facts.Node) fix.Host {
 	return fix.Host(append(slices.Clone(g.part(node).Addresses), g.host)[0])
 }
 
-// otherPorts says whether other ports of the server answer the callers, "" if they do not. The
-// cause is then this port.
+// otherPorts returns a text that says that other ports of the server answer the callers. The cause
+// is then this port. It returns "" if no other port answers.
 func (g meeting) otherPorts(callers []string) string {
 	for _, name := range callers {
 		mesh := g.caller(name).Mesh
@@ -282,8 +284,8 @@ func (g meeting) otherPorts(callers []string) string {
 	return fmt.Sprintf("other ports of %s answer the same nodes", g.server.Name)
 }
 
-// foreign returns the finding for an endpoint that the server does not have and at which no node
-// can connect. A load balancer or an address translation may have it.
+// foreign returns the finding for an endpoint that is no address of the server and at which no node
+// can connect. The address may belong to a load balancer or an address translation.
 func (g meeting) foreign(callers []*facts.Node) checks.Finding {
 	place := strings.Join(g.elsewhere, " ")
 	if place != g.host {
@@ -328,8 +330,8 @@ func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Find
 	return f
 }
 
-// open returns the commands that allow the peers' network on the port. A first rule of iptables
-// overrides later rules of iptables, but not those of firewalld.
+// open returns the commands that allow connections from the peers' network to the port. A first
+// rule of iptables overrides later rules of iptables, but not those of firewalld.
 func (g meeting) open() []fix.Command {
 	command, from := fix.Code("iptables"), fix.Code("")
 	if network, known := names.NetworkOf(g.server, nccl.PeerAddress(g.server).Address); known {

@@ -25,7 +25,7 @@ var Throughput = checks.Check{
 func judgeLinks(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	var rates []float64
-	measured := map[string]*facts.Node{} // receiver → sender of each link
+	measured := map[string]*facts.Node{} // receiver → the sender of the measured link
 	nodes := map[string]*facts.Node{}
 	for _, node := range view.Nodes {
 		nodes[node.Name] = node
@@ -44,7 +44,7 @@ func judgeLinks(view checks.View) []checks.Finding {
 	isSlow := func(node *facts.Node) bool {
 		return node != nil && node.Throughput.Error == "" && node.Throughput.Rate < usual/2
 	}
-	var below []*facts.Node // as fast as the others, but slower than their interfaces
+	var below []*facts.Node // senders whose links are as fast as the others, but slower than their interfaces
 	slowNode := func(node *facts.Node) bool { return len(rates) > 2 && isSlow(node) && isSlow(measured[node.Name]) }
 	for _, node := range view.Nodes {
 		peer := nodes[node.Throughput.Peer]
@@ -54,7 +54,7 @@ func judgeLinks(view checks.View) []checks.Finding {
 		case slowNode(node):
 			findings = append(findings, slowLink(view, node, usual, "sends and receives at less than half of the usual rate", node.Name))
 		case isSlow(node) && peer != nil && slowNode(peer):
-			// its peer is at fault
+			// The peer of this node is at fault.
 		case isSlow(node):
 			findings = append(findings, slowLink(view, node, usual, fmt.Sprintf("the link %s → %s has less than half of the usual rate", node.Name, node.Throughput.Peer), node.Name, node.Throughput.Peer))
 		case node.Throughput.Error == "" && !node.Throughput.Shared && node.Throughput.Rate < least(node, peer):
@@ -67,12 +67,13 @@ func judgeLinks(view checks.View) []checks.Finding {
 	return findings
 }
 
-// easily is the rate in bit/s that the test's connections reach with any CPU. Faster links cannot
-// be judged by the test.
+// easily is the rate in bit/s that the test's connections reach with any CPU. The test says nothing
+// about faster links.
 const easily = 25e9
 
-// least returns the minimum rate of a link in bit/s, from the speed that both ends report. It
-// returns 0 if an end reports none or is not a network card: a veth always reports 10 Gbit/s.
+// least returns the minimum rate of a link in bit/s, derived from the speed that both ends report.
+// It returns 0 if an end reports no speed or is not a network card. A veth is not one: it always
+// reports 10 Gbit/s.
 func least(node, peer *facts.Node) float64 {
 	if peer == nil || !isCard(node) || !isCard(peer) {
 		return 0
@@ -106,8 +107,8 @@ func belowTheirSpeed(senders []*facts.Node) checks.Finding {
 	return f
 }
 
-// usualRate returns the median rate, the upper one of two. Of three links it returns the fastest,
-// because one slow node slows two of them.
+// usualRate returns the median rate, and the upper of the two middle rates if the number is even.
+// For three links it returns the fastest rate, because one slow node slows two of them.
 func usualRate(rates []float64) float64 {
 	n := len(rates)
 	if n == 0 {
@@ -138,7 +139,8 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 	return f
 }
 
-// linkSpeed returns the speed in bit/s that the interface of a node's link reports, 0 if unknown.
+// linkSpeed returns the speed in bit/s that the interface of a node's link reports, or 0 if it is
+// unknown.
 func linkSpeed(node *facts.Node) int64 {
 	if node.Throughput == nil {
 		return 0
