@@ -50,18 +50,19 @@ var NICAffinity = checks.Check{
 	},
 }
 
-// beside is a GPU of the launch with the nearest ports that NCCL uses, and their distance.
+// beside is a GPU of the launch, with the nearest of the ports that NCCL uses and the distance to
+// them.
 type beside struct {
 	card     *facts.Card
-	distance int // an index in distances
+	distance int // an index in the list distances
 	ports    []string
 }
 
-// distances are the values of [nccl.Distance], nearest first.
+// distances lists the values of [nccl.Distance], the nearest first.
 var distances = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 
 // besides returns the GPUs of a node that ranks use, each with its nearest ports. It returns nil if
-// the machine does not show all distances, or if a topology file replaces them.
+// the machine does not report all distances, or if a topology file replaces the distances.
 func besides(view checks.View, node *facts.Node, cards []*facts.Card) (all []beside) {
 	if ranks.Env(view, node).Get(facts.TopologyVariable).Value != "" {
 		return nil
@@ -86,13 +87,13 @@ func besides(view checks.View, node *facts.Node, cards []*facts.Card) (all []bes
 	return all
 }
 
-// distance returns an index in distances, -1 if the distance is not known.
+// distance returns an index in distances, or -1 if the distance is not known.
 func distance(node *facts.Node, card *facts.Card, adapter facts.HCA) int {
 	return slices.Index(distances, nccl.Distance(node, placeOf(node, card), adapter))
 }
 
-// leftFar returns a finding on a node whose NCCL_IB_HCA leaves some GPUs without an adapter on
-// their socket, although the node has suitable adapters nearer to them.
+// leftFar returns a finding for a node whose NCCL_IB_HCA leaves some GPUs without an adapter on
+// their socket. The node must have suitable adapters that are nearer to these GPUs.
 func leftFar(view checks.View, node *facts.Node, all []beside) []checks.Finding {
 	given, network := ranks.Env(view, node).Get("NCCL_IB_HCA"), ranks.NCCLNetwork(view, node)
 	if given.Value == "" {
@@ -135,8 +136,8 @@ func portNames(ports []nccl.HCAPort) []string {
 	return text.Map(ports, func(port nccl.HCAPort) string { return port.Name() })
 }
 
-// otherRails compares the ports next to the GPUs in use, on machines of the same type on which NCCL
-// uses the same ports.
+// otherRails compares the ports next to the GPUs in use. It compares only machines of the same type
+// on which NCCL uses the same ports.
 //
 // Source: NVIDIA/nccl 2.30.7, graph/search.cc, ncclTopoSelectNets, prefers ports that are local to
 // GPUs; graph/connect.cc connects nodes channel by channel.

@@ -12,8 +12,8 @@ import (
 	"preflight/facts"
 )
 
-// The rules of this package apply to all GPUs and are worded for NVIDIA's, which are the most
-// common. At the end, two tables translate findings on AMD GPUs.
+// The rules of this package apply to all GPUs. Their texts are written for NVIDIA's GPUs, which are
+// the most common. The two tables below translate findings on AMD GPUs.
 
 func isAMD(node *facts.Node) bool { return node.NVML.Source == facts.SourceAMD }
 
@@ -24,8 +24,9 @@ func maker(node *facts.Node) string {
 	return "NVIDIA"
 }
 
-// amdWords translates messages of NVIDIA and of torch for CUDA to those of AMD and of torch for
-// ROCm (torch 2.5, torch/utils/hipify/cuda_to_hip_mappings.py, which rewrites torch's sources).
+// amdWords translates messages of NVIDIA, and of torch for CUDA, to the messages of AMD, and of
+// torch for ROCm (torch 2.5, torch/utils/hipify/cuda_to_hip_mappings.py, which rewrites torch's
+// sources).
 var amdWords = strings.NewReplacer(
 	noDriver, "RuntimeError: No HIP GPUs are available",
 	unknownCUDA, "RuntimeError: No HIP GPUs are available",
@@ -33,7 +34,7 @@ var amdWords = strings.NewReplacer(
 	"NVLinks", "XGMI links", "NVIDIA's", "AMD's", "NVIDIA drivers", "AMD drivers", "the driver nvidia", "the driver amdgpu",
 )
 
-// amdCommands maps commands for NVIDIA GPUs to those for AMD GPUs.
+// amdCommands maps commands for NVIDIA GPUs to the commands for AMD GPUs.
 //
 // Source: AMD SMI 24.6 of ROCm 6.2, amd-smi --help of each command.
 var amdCommands = map[string]fix.Command{
@@ -57,12 +58,13 @@ var amdCommands = map[string]fix.Command{
 	unroled(whichHeld):   fix.On("lspci -nnk -d 1002:   # shows which they are"),
 }
 
-// unroled returns the key of a command in amdCommands, which does not depend on the command's role.
+// unroled returns the key of a command in amdCommands. The key does not depend on the command's
+// role.
 func unroled(command fix.Command) string { return command.As(fix.Fix).String() }
 
 var amdLog = fix.On("sudo dmesg -T | grep -E 'amdgpu|kfd' | tail -20").As(fix.Look)
 
-// typedFor returns the form of a command for the GPUs of a node.
+// typedFor returns the form of a command that suits the GPUs of a node.
 func typedFor(node *facts.Node, command fix.Command) fix.Command {
 	if other, known := amdCommands[unroled(command)]; known && isAMD(node) {
 		return other.As(command.Role())
@@ -70,8 +72,8 @@ func typedFor(node *facts.Node, command fix.Command) fix.Command {
 	return command
 }
 
-// inMakersWords translates the findings on AMD GPUs. wouldSee is the message of the check, for
-// findings that have none of their own.
+// inMakersWords translates the findings on AMD GPUs. wouldSee is the message of the check. It
+// serves for findings that have no message of their own.
 func inMakersWords(view checks.View, wouldSee string, findings []checks.Finding) []checks.Finding {
 	amd := map[string]*facts.Node{}
 	for _, node := range view.Nodes {
@@ -101,7 +103,8 @@ func inMakersWords(view checks.View, wouldSee string, findings []checks.Finding)
 	return findings
 }
 
-// judgedNVIDIA is judgedGPUs for facts that AMD GPUs do not have, or do not show.
+// judgedNVIDIA returns the same as judgedGPUs, for facts that AMD GPUs do not have or do not
+// report.
 func judgedNVIDIA(view checks.View) (nodes []*facts.Node, found []checks.Finding) {
 	nodes, found = judgedGPUs(view)
 	nvidia := slices.DeleteFunc(slices.Clone(nodes), isAMD)
@@ -111,7 +114,8 @@ func judgedNVIDIA(view checks.View) (nodes []*facts.Node, found []checks.Finding
 	return nvidia, found
 }
 
-// amdModuleMissing returns the finding on GPUs on the bus without a loaded driver.
+// amdModuleMissing returns the finding for a node whose bus has GPUs but whose driver is not
+// loaded.
 func amdModuleMissing(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "the kernel module of AMD's driver is not loaded", Want: "the module amdgpu", WouldSee: noDriver,
@@ -123,9 +127,9 @@ func amdModuleMissing(node *facts.Node) checks.Finding {
 	return f
 }
 
-// closedToROCm returns the findings on AMD device nodes that are missing or that this session may
-// not use. The module creates them, for the groups render and video; a new group needs a new login.
-// A container has the device nodes that it was started with.
+// closedToROCm returns the findings for AMD device nodes that are missing or that this session may
+// not use. The kernel module creates them for the groups render and video, and a change of group
+// needs a new login. A container has only the device nodes with which it was started.
 //
 // Source: ROCm 6.2, Installation prerequisites, "Setting permissions for groups".
 func closedToROCm(node *facts.Node, missing, refused []string) (findings []checks.Finding) {
@@ -147,7 +151,7 @@ func closedToROCm(node *facts.Node, missing, refused []string) (findings []check
 	return findings
 }
 
-// torchOfAnother returns the finding on a torch that was not built for the AMD GPUs of the node.
+// torchOfAnother returns the finding for a torch that was not built for the AMD GPUs of the node.
 // Wheels from pytorch.org contain ROCm's libraries, so any wheel that supports the GPUs works.
 func torchOfAnother(view checks.View, node *facts.Node) checks.Finding {
 	torch := node.Python.Torch

@@ -40,7 +40,7 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 		switch names := lost(node); {
 		case names != nil:
 			findings = append(findings, checks.OfNode(node, lostGPU(view, node, names, slotsOf(node)))...)
-		case len(unheld(node)) > 0 && !view.Policy.SwitchesOff("gpu-driver-loads"): // which reports them
+		case len(unheld(node)) > 0 && !view.Policy.SwitchesOff("gpu-driver-loads"): // gpu-driver-loads reports these GPUs
 		case !short[node.Name]:
 			alike = append(alike, node)
 		}
@@ -56,7 +56,7 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 
 const talksToItself = "a hang or an error at the first collective: NCCL and RCCL cannot communicate"
 
-// unlikeMakers returns the findings on a fleet with GPUs of both makers.
+// unlikeMakers returns the findings for a fleet with GPUs of both makers.
 func unlikeMakers(nodes []*facts.Node) []checks.Finding {
 	return compare.Findings("makers of GPUs", compare.Differences(compare.Among(nodes, "GPU maker", maker)), checks.Finding{
 		WouldSee: talksToItself, Remedy: []fix.Command{fix.Note("remove {nodes} from {hostfile}")},
@@ -78,7 +78,8 @@ func noGPU(node *facts.Node) checks.Finding {
 	return f
 }
 
-// fewerGPUs compares the numbers of GPUs. A node that shows as many as it has slots is as intended.
+// fewerGPUs compares the numbers of GPUs of the nodes. A node that shows exactly as many GPUs as it
+// has slots is configured as intended.
 func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) (findings []checks.Finding) {
 	known := map[string]bool{}
 	for _, node := range nodes {
@@ -101,8 +102,8 @@ func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) (findings [
 }
 
 // unheld returns the GPUs on a machine's bus that are not bound to their maker's driver, although
-// the driver works for other GPUs. GPUs of virtual machines do not count. In a container the bus
-// shows the whole machine, so unheld returns nil there.
+// the driver works for other GPUs. It leaves out GPUs that are passed to virtual machines. In a
+// container, the bus shows the whole machine, so unheld returns nil there.
 func unheld(node *facts.Node) (addresses []string) {
 	if node.GPU == nil || node.Host == nil || ranks.ContainerOf(node) != "" {
 		return nil
@@ -115,9 +116,10 @@ func unheld(node *facts.Node) (addresses []string) {
 	return addresses
 }
 
-// lost returns the GPUs that the driver holds, or that have device nodes, but that the driver does
-// not show. They are named by PCI address, or by device node if the bus does not show them or if
-// another job uses some of them. In that case only the device nodes tell which.
+// lost returns the GPUs that are bound to the driver, or that have device nodes, but that the
+// driver does not show. It names them by PCI address. It names them by device node if the bus does
+// not show them, or if another job uses some of them. In that case only the device nodes tell which
+// GPUs are lost.
 func lost(node *facts.Node) (names []string) {
 	gpu := node.GPU
 	if gpu == nil || node.Host == nil {
@@ -140,23 +142,24 @@ func lost(node *facts.Node) (names []string) {
 			names = append(names, device)
 		}
 	}
-	if len(names) <= node.NVML.Hidden { // which of them are hidden is not known
+	if len(names) <= node.NVML.Hidden { // all of them may be GPUs that the driver hides on purpose
 		return nil
 	}
 	return names
 }
 
-// withheld returns the number of GPUs that this session cannot use, because the driver hides them
-// or the cgroup of a job or a container denies their device nodes. The driver may hide a GPU
-// because of the cgroup.
+// withheld returns the number of GPUs that this session cannot use. Either the driver hides them,
+// or the cgroup of a job or a container denies access to their device nodes. The driver may also
+// hide a GPU because of the cgroup.
 func withheld(node *facts.Node) int {
 	refused := slices.DeleteFunc(slices.Clone(node.NVML.Unshown), func(d facts.DeviceNode) bool { return d.Problem == "" || slices.Contains(notThere, d.Problem) })
 	return max(len(refused), node.NVML.Hidden)
 }
 
-// shows reports whether a card has the PCI address, or may have it because its address is unknown.
+// shows reports whether one of the cards has the PCI address. A card with an unknown address may
+// have it and counts too.
 func shows(cards []facts.Card, address string) bool {
-	for i := range cards { // by index, because a card is large
+	for i := range cards { // by index, to avoid copying a large card
 		if cards[i].Address == "" || cards[i].Address == address {
 			return true
 		}
@@ -164,8 +167,8 @@ func shows(cards []facts.Card, address string) bool {
 	return false
 }
 
-// unheldGPUs returns the findings on GPUs without a driver. It only warns if the launch does not
-// need them: a small GPU for the console often has no driver.
+// unheldGPUs returns the findings for GPUs without a driver. They are only warnings if the launch
+// does not need these GPUs: a small GPU for the console often has no driver.
 func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Finding {
 	addresses := unheld(node)
 	if addresses == nil {
@@ -201,14 +204,14 @@ func doWithout(view checks.View, node *facts.Node, slots []int) []fix.Command {
 
 var withoutNode = fix.Note("or remove {nodes} from {hostfile} for now")
 
-// enoughShown reports whether the slots need no more GPUs than the driver shows.
+// enoughShown reports whether the driver shows all GPUs that the slots need.
 func enoughShown(node *facts.Node, slots []int) bool {
 	return len(slots) == 0 || slices.Max(slots) < len(node.NVML.Cards)
 }
 
-// lostGPU returns the finding on a machine whose driver shows fewer GPUs than it holds. It only
-// warns if the launch does not need them. A job's cgroup hides GPUs from its session in the same
-// way.
+// lostGPU returns the finding for a machine whose driver shows fewer GPUs than the machine has. It
+// is only a warning if the launch does not need the missing GPUs. The cgroup of a job hides GPUs
+// from its session in the same way.
 func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) checks.Finding {
 	f := checks.Finding{
 		Summary:  fmt.Sprintf("the driver shows %d of %d GPUs: one has fallen off the bus", len(node.NVML.Cards), len(node.NVML.Cards)+len(names)),
@@ -224,7 +227,7 @@ func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) ch
 		f.Summary = "there are device nodes of GPUs that the driver does not show"
 		f.Remedy = append([]fix.Command{driverLog}, remedy.RestartContainer(container, fix.Code("it was started with other GPUs"))...)
 	}
-	if enoughShown(node, slots) { // another job may use the others, so no command may stop it
+	if enoughShown(node, slots) { // another job may use the missing GPUs, so no command may stop that job
 		f.Verdict, f.WouldSee = checks.Warn, unneeded
 		return f
 	}

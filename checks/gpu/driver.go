@@ -42,10 +42,10 @@ const (
 	waitsForGPU  = "no error: ranks on this node hang at their first GPU call, and all others in init_process_group until it times out"
 )
 
-// ofDriver are the facts that differ from other nodes because the driver does not answer.
+// ofDriver lists the facts that differ from other nodes because the driver does not answer.
 var ofDriver = []string{"nvml", "gpu.devices", "gpu.doors", "gpu.fabric_manager", "gpu.libcuda", "gpu.module", "gpu.modules", "gpu.open_module"}
 
-// meantCPU is for a launch whose accelerator is not known.
+// meantCPU is the note for a launch whose accelerator is not known.
 var meantCPU = fix.Note("if the launch is meant to use the CPU, run preflight with --accelerator cpu")
 
 func judgeDrivers(view checks.View) []checks.Finding {
@@ -55,14 +55,15 @@ func judgeDrivers(view checks.View) []checks.Finding {
 	}
 	slotsOf := view.Launch.SlotsUsed()
 	var findings []checks.Finding
-	// In a cluster without compute GPUs, the system's own driver holds the GPU of the display.
+	// In a cluster without compute GPUs, the display's GPU is bound to a driver of the operating
+	// system.
 	displays := !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return !slices.Contains(busDrivers(n), "nouveau") })
 	for _, node := range nodes {
 		switch failure := node.NVML.Failure; {
 		case failure != nil:
 			f := driverFailure(node, *failure)
 			f.Covers = ofDriver
-			if view.Launch.Accelerator == "cpu" { // preflight assumed it
+			if view.Launch.Accelerator == "cpu" { // preflight assumed "cpu", because the launch names no accelerator
 				f.WouldSee, f.Remedy = takesCPU, append(f.Remedy, meantCPU)
 				if displays {
 					f.Verdict = checks.Warn
@@ -95,8 +96,8 @@ func driverFailure(node *facts.Node, failure facts.NVMLFailure) checks.Finding {
 	return f
 }
 
-// moduleUnreachable returns the finding on a node where the kernel module is loaded but NVML finds
-// no driver, for example because device nodes are missing or closed.
+// moduleUnreachable returns the finding for a node where the kernel module is loaded but NVML finds
+// no driver. A possible reason is that device nodes are missing or closed.
 func moduleUnreachable(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "NVIDIA's kernel module is loaded, but its device nodes are missing", Got: "module " + node.GPU.Module,
@@ -121,20 +122,20 @@ func moduleUnreachable(node *facts.Node) checks.Finding {
 	return f
 }
 
-// notThere are the kernel's errors for a device node that does not exist, or whose module is not
+// notThere lists the kernel's errors for a device node that does not exist, or whose module is not
 // loaded.
 var notThere = []string{"no such file or directory", "no such device or address", "no such device"}
 
-// closedDevices returns the findings on device nodes that a rank cannot open although NVML answers.
-// Only NCCL since 2.23 and CUDA itself need /dev/nvidia-uvm. CUDA loads its module and creates the
-// node at first use if nvidia-modprobe is installed setuid root; in a container that does not work.
-// Device nodes of GPUs that NVML does not show belong to other jobs.
+// closedDevices returns the findings for device nodes that a rank cannot open although NVML
+// answers. Only CUDA itself and NCCL 2.23 and later need /dev/nvidia-uvm. On first use, CUDA loads
+// the module for that device node and creates it, if nvidia-modprobe is installed setuid root. In a
+// container that does not work. Device nodes of GPUs that NVML does not show belong to other jobs.
 //
 // Source: NVIDIA/nvidia-modprobe 550, modprobe-utils/nvidia-modprobe-utils.c.
 func closedDevices(node *facts.Node) (findings []checks.Finding) {
 	var missing, refused []string
 	if slices.Contains(node.GPU.Others, launch.WindowsGPUs) {
-		return nil // its libcuda only uses that device
+		return nil // the libcuda of WSL uses only WSL's own GPU device
 	}
 	for _, door := range node.GPU.Doors {
 		switch {
@@ -174,8 +175,8 @@ func isOthersDevice(node *facts.Node, path string) bool {
 	if !slices.Contains(node.GPU.Devices, path) {
 		return false
 	}
-	number := path[strings.LastIndexFunc(path, unicode.IsLetter)+1:] // from /dev/nvidia3 or /dev/dri/renderD131
-	for i := range node.NVML.Cards {                                 // by index, because a card is large and large fleets have many
+	number := path[strings.LastIndexFunc(path, unicode.IsLetter)+1:] // the number at the end of /dev/nvidia3 or /dev/dri/renderD131
+	for i := range node.NVML.Cards {                                 // by index, to avoid copying large cards: large fleets have many
 		if minor := node.NVML.Cards[i].Minor; minor == nil || number == strconv.Itoa(*minor) {
 			return false
 		}
@@ -193,8 +194,8 @@ func closedDeviceNames(node *facts.Node) string {
 	return strings.Join(names, ", ")
 }
 
-// lacksLibcuda returns the finding on a node where NVML answers but ranks find no libcuda, as in a
-// container that has only the capability utility.
+// lacksLibcuda returns the finding for a node where NVML answers but ranks find no libcuda. That
+// happens in a container that has only the capability utility.
 func lacksLibcuda(node *facts.Node) []checks.Finding {
 	if len(node.GPU.Libcuda) > 0 || isAMD(node) {
 		return nil
@@ -209,7 +210,7 @@ func lacksLibcuda(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// driverFailures maps each kind of failure to the function that describes it.
+// driverFailures maps each kind of driver failure to the function that returns its finding.
 var driverFailures = map[string]func(*facts.Node) checks.Finding{
 	facts.FailureNoDriver:     moduleMissing,
 	facts.FailureMismatch:     versionsDiffer,
@@ -247,7 +248,7 @@ var driverFailures = map[string]func(*facts.Node) checks.Finding{
 	}),
 }
 
-// always returns a description that is the same on every node.
+// always returns a function that returns the same finding for every node.
 func always(f checks.Finding) func(*facts.Node) checks.Finding {
 	return func(*facts.Node) checks.Finding { return f }
 }
@@ -258,8 +259,8 @@ var xidLog = fix.On("sudo dmesg -T | grep -i xid").As(fix.Look)
 
 var driverLog = fix.On("sudo dmesg -T | grep -E 'NVRM|Xid|nvidia' | tail -20").As(fix.Look)
 
-// failsUnexplained describes NVML's error 999. Containers get it when systemd on their machine
-// reloads and rewrites their device cgroup (NVIDIA/nvidia-docker, issue 1730;
+// failsUnexplained returns the finding for NVML's error 999. Containers get this error when systemd
+// on their machine reloads and rewrites their device cgroup (NVIDIA/nvidia-docker, issue 1730;
 // NVIDIA/nvidia-container-toolkit, issue 1227).
 func failsUnexplained(node *facts.Node) checks.Finding {
 	f := checks.Finding{Summary: "the driver fails with an unknown error", WouldSee: unknownCUDA}
@@ -276,7 +277,7 @@ func failsUnexplained(node *facts.Node) checks.Finding {
 	return f
 }
 
-// mayNotAsk describes NVML's error 4, no permission.
+// mayNotAsk returns the finding for NVML's error 4, no permission.
 func mayNotAsk(node *facts.Node) checks.Finding {
 	return checks.Finding{
 		Summary: "this account cannot use NVIDIA's driver", Got: closedDeviceNames(node), Want: "device nodes that every rank may read and write", WouldSee: noGPUs,
@@ -284,13 +285,14 @@ func mayNotAsk(node *facts.Node) checks.Finding {
 	}
 }
 
-// openDevices open device nodes that their mode closes; the module sets the mode.
+// openDevices lists the commands that give access to device nodes whose mode denies it. The module
+// sets the mode.
 var openDevices = []fix.Command{
 	fix.On("ls -l /dev/nvidia*; id; grep -rn NVreg_DeviceFile /etc/modprobe.d   # shows who may open them").As(fix.Look),
 	fix.On("sudo chmod a+rw /dev/nvidia*   # until the next boot; for good: NVreg_DeviceFileMode=0666 in /etc/modprobe.d, or add the account to their group"),
 }
 
-// holdsNoGPU describes NVML's error 6, and a driver that reports no GPU.
+// holdsNoGPU returns the finding for NVML's error 6, and for a driver that reports no GPU.
 func holdsNoGPU(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "the driver is loaded but finds no GPU", Want: "the GPUs of the machine", WouldSee: noGPUs,
@@ -302,7 +304,7 @@ func holdsNoGPU(node *facts.Node) checks.Finding {
 	return f
 }
 
-// librariesMissing describes a node on which NVML cannot be loaded.
+// librariesMissing returns the finding for a node on which NVML cannot be loaded.
 func librariesMissing(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "the node has GPUs, but NVIDIA's driver is not installed", Want: "libnvidia-ml.so.1 and libcuda.so.1", WouldSee: noDriver,
@@ -325,7 +327,8 @@ func librariesMissing(node *facts.Node) checks.Finding {
 
 var nouveauOff = fix.On(`printf "blacklist nouveau\noptions nouveau modeset=0\n" | sudo tee /etc/modprobe.d/nouveau-off.conf && sudo update-initramfs -u   # on Red Hat: dracut --force`)
 
-// moduleMissing describes NVML's error 9. Another driver may be bound to the GPUs.
+// moduleMissing returns the finding for NVML's error 9. The reason may be that the GPUs are bound
+// to another driver.
 func moduleMissing(node *facts.Node) checks.Finding {
 	if isAMD(node) {
 		return amdModuleMissing(node)
@@ -358,7 +361,7 @@ func busDrivers(node *facts.Node) []string {
 	return text.Map(valueOf(node.GPU).OnBus, func(gpu facts.PCIGPU) string { return gpu.Driver })
 }
 
-// versionsDiffer describes NVML's error 18, which is CUDA's 803.
+// versionsDiffer returns the finding for NVML's error 18, which is CUDA's error 803.
 func versionsDiffer(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary:  fmt.Sprintf("driver: kernel module %s, libraries %s", compare.Shown(moduleVersion(node)), compare.Shown(libraryVersion(node))),
@@ -374,8 +377,9 @@ func versionsDiffer(node *facts.Node) checks.Finding {
 	return f
 }
 
-// reloadModule replaces the loaded module with the installed one, together with the modules that
-// depend on it or that CUDA needs. Services that a machine lacks are not started.
+// reloadModule returns the command that replaces the loaded module with the installed one. It also
+// reloads the modules that depend on it or that CUDA needs. It does not start services that the
+// machine lacks.
 func reloadModule(node *facts.Node) fix.Command {
 	services := fix.Code("nvidia-persistenced nvidia-fabricmanager nvidia-dcgm")
 	out, in := []string{"nvidia_drm", "nvidia_modeset"}, []string{"nvidia", "nvidia_uvm"}
@@ -392,8 +396,8 @@ func moduleVersion(node *facts.Node) string {
 	return cmp.Or(valueOf(node.GPU).Module, node.NVML.Driver)
 }
 
-// libraryVersion returns the version of NVML without the number of its interface, otherwise that of
-// the libcuda next to it.
+// libraryVersion returns the version of NVML without the number of its interface. If NVML reports
+// no version, it returns the version of the libcuda next to NVML.
 func libraryVersion(node *facts.Node) string {
 	if parts := strings.Split(node.NVML.Library, "."); len(parts) > 3 {
 		return strings.Join(parts[1:], ".")

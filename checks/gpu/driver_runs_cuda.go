@@ -44,7 +44,7 @@ func judgeCUDA(view checks.View) []checks.Finding {
 		case isAMD(node) && torch.HIP == "":
 			findings = append(findings, checks.OfNode(node, torchOfAnother(view, node))...)
 		case isAMD(node):
-		case torch.HIP != "", torch.CUDA == "" && !alike: // a CPU build among others is reported by torch-same
+		case torch.HIP != "", torch.CUDA == "" && !alike: // torch-same reports a CPU build among other builds
 			continue
 		case torch.CUDA == "":
 			findings = append(findings, checks.OfNode(node, cpuBuild(view, node, cardsOf(node)))...)
@@ -59,14 +59,14 @@ func judgeCUDA(view checks.View) []checks.Finding {
 	return findings
 }
 
-// cpuBuild returns the finding on a torch that cannot use the GPUs of the node. If the launch does
-// not name an accelerator, DeepSpeed runs on the CPU, which is hardly intended.
+// cpuBuild returns the finding for a torch that cannot use the GPUs of the node. If the launch does
+// not name an accelerator, DeepSpeed would run on the CPU, which is hardly intended.
 func cpuBuild(view checks.View, node *facts.Node, cards []*facts.Card) checks.Finding {
 	f := checks.Finding{
 		Summary: "torch is built for CPUs only, but the node has GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
 		WouldSee: "AssertionError: Torch not compiled with CUDA enabled", Remedy: otherTorch(view, node, cards),
 	}
-	if f.Remedy == nil { // no build supports this old driver
+	if f.Remedy == nil { // no build of torch supports this old driver
 		f.Remedy = append(newerDriver(node, "12"), fix.Note("then run preflight again: it names the build of torch to install"))
 	}
 	if view.Launch.AcceleratorAssumed {
@@ -78,7 +78,7 @@ func cpuBuild(view checks.View, node *facts.Node, cards []*facts.Card) checks.Fi
 	return f
 }
 
-// runsTorch checks libcuda first, because a wrong one makes all other results misleading.
+// runsTorch checks libcuda first, because a wrong libcuda makes all other results misleading.
 func runsTorch(view checks.View, node *facts.Node, cards []*facts.Card) []checks.Finding {
 	if found := judgeLibcuda(node); found != nil {
 		return found
@@ -145,8 +145,9 @@ func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []che
 }
 
 // otherTorch returns the command that installs a build of torch that the node's driver supports and
-// that has code for its GPUs, in the same release if possible. pip ignores the CUDA label when it
-// compares versions, so it must be forced. otherTorch returns nil if pytorch.org has no such build.
+// that has code for its GPUs. The build has the same release if possible. The command must force
+// the installation, because pip ignores the CUDA label when it compares versions. otherTorch
+// returns nil if pytorch.org has no such build.
 func otherTorch(view checks.View, node *facts.Node, cards []*facts.Card) []fix.Command {
 	var capabilities []string
 	for _, card := range cards {
@@ -181,7 +182,7 @@ func newerDriver(node *facts.Node, toolkit string) []fix.Command {
 	return []fix.Command{remedy.OnMachine(node, fix.On("sudo apt-get install -y %s   # Ubuntu; %s or later, then reboot", fix.List[fix.Name](" ", remedy.DriverPackages(node, least, remedy.ModuleKind(node))), fix.Text(least)))}
 }
 
-// firstLibcuda returns the libcuda.so.1 that a rank loads, nil if none was found.
+// firstLibcuda returns the libcuda.so.1 that a rank loads, or nil if none was found.
 func firstLibcuda(node *facts.Node) *facts.DriverLibrary {
 	if node.GPU == nil || len(node.GPU.Libcuda) == 0 {
 		return nil
@@ -189,8 +190,8 @@ func firstLibcuda(node *facts.Node) *facts.DriverLibrary {
 	return &node.GPU.Libcuda[0]
 }
 
-// driverThatCounts returns the version of a node's driver, "" if ranks load a libcuda of another
-// version, because the kernel module's CUDA then does not matter.
+// driverThatCounts returns the version of a node's driver. It returns "" if ranks load a libcuda of
+// another version, because the CUDA version of the kernel module then does not matter.
 func driverThatCounts(node *facts.Node) string {
 	if bridged(node) {
 		return ""
@@ -198,16 +199,16 @@ func driverThatCounts(node *facts.Node) string {
 	return node.NVML.Driver
 }
 
-// bridged reports whether ranks load a libcuda of another version than the kernel module. The
-// number in the file's name counts only if it looks like a driver version: WSL and Jetson have a
-// libcuda.so.1.1.
+// bridged reports whether ranks load a libcuda whose version differs from that of the kernel
+// module. The number in the file's name counts only if it looks like a driver version, because WSL
+// and Jetson have a libcuda.so.1.1.
 func bridged(node *facts.Node) bool {
 	first := firstLibcuda(node)
 	return first != nil && node.GPU.Module != "" && first.Version != "" && !hostfile.Before(first.Version, "100") && first.Version != node.GPU.Module
 }
 
-// judgeLibcuda returns the findings on a libcuda that does not work with the kernel module: CUDA's
-// errors 34, 803 and 804.
+// judgeLibcuda returns the findings for a libcuda that does not work with the kernel module. These
+// are CUDA's errors 34, 803 and 804.
 //
 // Source: NVIDIA, CUDA Compatibility, r590, forward compatibility: a newer libcuda works only on
 // data centre GPUs and some of the RTX line, and only with the driver branches that newer libraries
@@ -251,9 +252,9 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// branchOf returns the first number of a driver's version, 0 if there is none.
+// branchOf returns the first number of a driver's version, or 0 if there is none.
 func branchOf(version string) int {
-	branch, _ := strconv.Atoi(hostfile.Release(version, 1)) // a version begins with a number
+	branch, _ := strconv.Atoi(hostfile.Release(version, 1)) // no error: a version begins with a number
 	return branch
 }
 
@@ -275,7 +276,7 @@ func hideLibcuda(library *facts.DriverLibrary) []fix.Command {
 	}
 }
 
-// consumer returns the models that certainly lack forward compatibility.
+// consumer returns the GPU models of a node that certainly lack forward compatibility.
 func consumer(node *facts.Node) (models []string) {
 	for i := range node.NVML.Cards {
 		if card := &node.NVML.Cards[i]; isConsumer(card) {

@@ -38,7 +38,7 @@ var Fabric = checks.Check{
 			}
 			manager := managerFindings(node)
 			findings = append(append(findings, manager...), switchFaults(node)...)
-			if !slices.ContainsFunc(manager, func(f checks.Finding) bool { return f.Verdict == "" }) { // otherwise the GPUs wait for the manager
+			if !slices.ContainsFunc(manager, func(f checks.Finding) bool { return f.Verdict == "" }) { // if the manager fails, the GPUs only wait for it
 				refused := firstOf(node, cardsOf(node), fabricRules)
 				for i := range refused {
 					if hiddenSwitches(node) {
@@ -65,9 +65,10 @@ func hasFabric(node *facts.Node) bool {
 	})
 }
 
-// ownsSwitches reports whether a machine has NVSwitches that its own fabric manager sets up: on its
-// bus, or behind adapters. If the adapters do not show it, the GPU model and an installed manager
-// count. A virtual machine with such GPUs has no switches.
+// ownsSwitches reports whether a machine has NVSwitches that its own fabric manager sets up. The
+// switches are on its bus or behind adapters. If the adapters do not show the switches, the GPU
+// model together with an installed manager counts. A virtual machine with such GPUs has no
+// switches.
 func ownsSwitches(node *facts.Node) bool {
 	return node.GPU.NVSwitches > 0 || hiddenSwitches(node)
 }
@@ -103,7 +104,7 @@ func managerFindings(node *facts.Node) []checks.Finding {
 	switch {
 	case !manager.Installed && !running:
 		if fabricIsUp(node) {
-			return nil // another machine has set it up
+			return nil // another machine has set up the fabric
 		}
 		f.Summary = "the node has NVSwitches, but no fabric manager is installed"
 		f.Got = fmt.Sprintf("%d NVSwitches, driver %s", node.GPU.NVSwitches, driver)
@@ -131,8 +132,8 @@ func managerFindings(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// throughInfiniBand are additional steps for HGX B200 and B300. There the subnet manager nvlsm
-// manages the switches and reaches them over InfiniBand.
+// throughInfiniBand lists the additional steps for HGX B200 and B300. On these machines, the subnet
+// manager nvlsm manages the switches and reaches them over InfiniBand.
 //
 // Source: NVIDIA, Fabric Manager User Guide, r570, HGX B200.
 var throughInfiniBand = []fix.Command{
@@ -140,8 +141,8 @@ var throughInfiniBand = []fix.Command{
 	fix.On("ibstat; pgrep -a nvlsm   # the manager needs the package nvlsm and ACTIVE ports of the adapters that manage the switches").As(fix.Look),
 }
 
-// switchFaults returns the findings on fatal errors of a node's NVSwitches. Traffic through them
-// fails until the switches and the GPUs are reset.
+// switchFaults returns the findings for fatal errors of a node's NVSwitches. Traffic through the
+// switches fails until the switches and the GPUs are reset.
 //
 // Source: NVIDIA, Fabric Manager User Guide, r550, appendix D; NVIDIA/DCGM of 2026-07,
 // DcgmHealthWatch.cpp, DCGM_FI_DEV_SXID_FATAL_ERROR.
@@ -172,8 +173,9 @@ var (
 	restartManager = fix.On("sudo systemctl restart nvidia-fabricmanager   # when no process uses the GPUs; in a virtual machine, on its host")
 )
 
-// installManager installs the manager for a driver version such as "550.54.15". The package version
-// has a suffix from NVIDIA ("-1") or the distribution ("-0ubuntu0.24.04.1").
+// installManager returns the commands that install the fabric manager for a driver version such as
+// "550.54.15". The version of the package has an additional suffix from NVIDIA ("-1") or the
+// distribution ("-0ubuntu0.24.04.1").
 func installManager(node *facts.Node, driver string) []fix.Command {
 	branch, _, _ := strings.Cut(driver, ".")
 	if branch == "" {
@@ -189,8 +191,8 @@ func installManager(node *facts.Node, driver string) []fix.Command {
 	return fix.Alternatives(ofBranch, fix.On("sudo dnf install -y nvidia-fabric-manager-%s", fix.Name(driver)).Remark("on Red Hat"))
 }
 
-// fabricRules check the fabric state that GPUs report. gpu-links reports bandwidth that is degraded
-// because links are down.
+// fabricRules lists the rules for the fabric state that GPUs report. They do not cover bandwidth
+// that is degraded because links are down, because gpu-links reports that.
 var fabricRules = func() []cardRule {
 	show := fix.On("nvidia-smi -q -i {gpus}   # see Fabric").As(fix.Look)
 	restart := []fix.Command{show, restartManager, fix.On("sudo journalctl -u nvidia-fabricmanager -n 20").As(fix.Look)}
@@ -230,8 +232,8 @@ var fabricRules = func() []cardRule {
 	}}}
 }()
 
-// splitFabric returns a finding on GPUs of one machine in two domains, which is never intended.
-// Several machines may be in several domains: those of racks, or partitions.
+// splitFabric returns a finding for GPUs of one machine that are in two domains, which is never
+// intended. Several machines may be in several domains, such as racks or partitions.
 func splitFabric(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	place := func(card *facts.Card) string {
 		fabric := valueOf(card.Fabric)

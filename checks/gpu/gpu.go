@@ -24,9 +24,11 @@ import (
 )
 
 // judgedGPUs returns the nodes whose GPUs a check can read, because their driver works. slots-fit
-// and gpu-count report nodes without GPUs of NVIDIA or AMD. found are findings that the check must
-// return as well: the reason to skip if there is no such node, and an unknown for each node whose
-// driver fails. gpu-driver-loads explains those, unless it is switched off.
+// and gpu-count report nodes without GPUs of NVIDIA or AMD.
+//
+// found holds findings that the check must return as well: the reason to skip if there is no such
+// node, and an unknown for each node whose driver fails. gpu-driver-loads explains these unknowns,
+// unless it is switched off.
 func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) {
 	asked, reason := askedGPUs(view)
 	if reason != "" {
@@ -51,9 +53,10 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 	return nodes, found
 }
 
-// askedGPUs returns the nodes that show GPUs of NVIDIA or AMD, whose driver was therefore asked. If
-// the launch does not use GPUs, it returns the reason. A launch that uses the CPU only because no
-// driver works, and does not say so, may well be meant for GPUs.
+// askedGPUs returns the nodes that show GPUs of NVIDIA or AMD. preflight queried the driver on
+// these nodes. If the launch does not use GPUs, reason says why. A launch may use the CPU only
+// because no driver works, without saying so. Such a launch may well be meant for GPUs, so its
+// nodes are returned.
 func askedGPUs(view checks.View) (nodes []*facts.Node, reason string) {
 	fails := func(n *facts.Node) bool { return n.NVML.Failure != nil }
 	if view.Launch.Accelerator == "cpu" && !(view.Launch.AcceleratorAssumed && slices.ContainsFunc(view.Nodes, fails)) {
@@ -74,16 +77,18 @@ func gpuName(card facts.Card) string {
 	return fmt.Sprintf("GPU %d (%s)", card.Index, cmp.Or(card.Address, "address unknown"))
 }
 
-// essential is a fact of a GPU that a check needs: whether a GPU lacks it, and the NVML calls that
-// report it, without the suffix of their version.
+// essential is a fact about a GPU that a check needs. It holds a function that reports whether a
+// GPU lacks the fact. It also lists the NVML calls that report the fact, without the suffix of
+// their version.
 type essential struct {
 	missing func(*facts.Card) bool
 	calls   []string
 }
 
-// refusedFacts returns an unknown for a node whose driver refused to report essential facts of
-// GPUs, as it does without sufficient rights. Facts that a GPU or its driver does not support do
-// not count. gpu-healthy reports calls that failed for another reason, unless it is switched off.
+// refusedFacts returns an unknown for a node whose driver refused to report essential facts about
+// GPUs. The driver refuses if the session has insufficient rights. Facts that a GPU or its driver
+// does not support do not count. gpu-healthy reports calls that failed for another reason, unless
+// it is switched off.
 func refusedFacts(view checks.View, node *facts.Node, cards []*facts.Card, essentials ...essential) []checks.Finding {
 	explained := !view.Policy.SwitchesOff("gpu-healthy")
 	var calls []string
@@ -93,7 +98,7 @@ func refusedFacts(view checks.View, node *facts.Node, cards []*facts.Card, essen
 			lacks := func(fact essential) bool {
 				return fact.missing(card) && slices.Contains(fact.calls, withoutVersion(refusal.Call))
 			}
-			if card.MIG == "enabled" || !slices.ContainsFunc(essentials, lacks) { // with MIG, the instances have the facts, and their owners the rights
+			if card.MIG == "enabled" || !slices.ContainsFunc(essentials, lacks) { // with MIG, only the instances have these facts, and only their owners may read them
 				continue
 			}
 			explained = explained && refusal.Kind != facts.FailureNoPermission
@@ -123,21 +128,23 @@ var (
 
 var (
 	resetGPU = fix.On("sudo nvidia-smi --gpu-reset -i {gpus}   # when no process uses it; otherwise reboot the node")
-	// resetGPUs replaces resetGPU where GPUs can only be reset together.
+	// resetGPUs replaces resetGPU for GPUs that can only be reset together.
 	resetGPUs = fix.On("sudo nvidia-smi --gpu-reset   # all GPUs, because NVLink connects them, when no process uses any; otherwise reboot the node")
 
 	listGPUs = fix.On("nvidia-smi -L; lspci -d 10de:   # shows whether one is missing").As(fix.Look)
 	onBus    = fix.On("lspci -d 10de:   # lists NVIDIA devices; no output means that there are none").As(fix.Look)
 
-	// rebootNode ends every job on the node, including those of other users.
+	// rebootNode is the command that reboots the node. It ends every job on the node, including the
+	// jobs of other users.
 	rebootNode = fix.On("sudo reboot   # when no job runs there").As(fix.Or)
 )
 
 // stayedAway is the remark on a reboot that should bring back a lost GPU.
 const stayedAway = "; if the GPU stays away, switch the machine off and on"
 
-// resetTogether reports whether a GPU can only be reset together with the GPUs that NVLink connects
-// it to: before Ampere, and on Ampere with NVSwitches whose fabric manager does not run.
+// resetTogether reports whether a GPU can only be reset together with the GPUs to which NVLink
+// connects it. That is so before Ampere, and on Ampere with NVSwitches whose fabric manager does
+// not run.
 //
 // Source: nvidia-smi(1), driver 550, --gpu-reset.
 func resetTogether(node *facts.Node, card *facts.Card) bool {
@@ -149,8 +156,8 @@ func resetTogether(node *facts.Node, card *facts.Card) bool {
 }
 
 // usedCards returns a function that lists, for a node, the GPUs that answer and that ranks will
-// use. If the launch does not say which ones, it lists all that answer. gpu-healthy reports the
-// others.
+// use. If the launch does not say which GPUs ranks use, the function lists all GPUs that answer.
+// gpu-healthy reports GPUs that do not answer.
 func usedCards(view checks.View) func(*facts.Node) []*facts.Card {
 	return checks.Remember(view, cardsKey{}, func() func(*facts.Node) []*facts.Card {
 		usedOf, found := view.Launch.GPUsUsed(), map[*facts.Node][]*facts.Card{}
@@ -172,8 +179,9 @@ func usedCards(view checks.View) func(*facts.Node) []*facts.Card {
 
 type cardsKey struct{}
 
-// placeOf returns the position of a GPU among its node's GPUs. Slots and the topology tables count
-// by position; NVML's index also counts GPUs that it hides from this session.
+// placeOf returns the position of a GPU among the GPUs that its node shows. Slots and the topology
+// tables use this position. NVML's index is different, because it also counts GPUs that NVML hides
+// from this session.
 func placeOf(node *facts.Node, card *facts.Card) int {
 	place := 0
 	for &node.NVML.Cards[place] != card {
@@ -186,8 +194,8 @@ func usual(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, value f
 	return usualOf(nodes, cardsOf, func(card *facts.Card) string { return card.Name }, value)
 }
 
-// usualOf returns, by kind, the value that most GPUs of the kind have. Of two equally common values
-// it returns the higher. A value of 0 is unknown.
+// usualOf returns, for each kind of GPU, the value that most GPUs of the kind have. If two values
+// are equally common, it returns the higher one. A value of 0 is unknown.
 func usualOf(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, kind func(*facts.Card) string, value func(*facts.Card) int64) map[string]int64 {
 	type shows struct {
 		kind  string
@@ -211,13 +219,14 @@ func usualOf(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, kind 
 
 // cardRule is a rule for a fault of a GPU.
 type cardRule struct {
-	// Finding is the finding on a node with such GPUs. In its commands {gpus} becomes their indices
-	// for nvidia-smi -i, or their addresses for amd-smi.
+	// Finding is the finding for a node with such GPUs. In its commands, {gpus} is replaced by the
+	// indices of the GPUs for nvidia-smi -i, or by their addresses for amd-smi.
 	checks.Finding
 	wrong func(*facts.Node, *facts.Card) string // describes the fault of a GPU, "" for none
 }
 
-// judge returns a finding if any GPU of the node has the fault, and the GPUs that do not have it.
+// judge returns a finding if any GPU of the node has the fault. others lists the GPUs that do not
+// have it.
 func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []checks.Finding, others []*facts.Card) {
 	if !slices.ContainsFunc(cards, func(card *facts.Card) bool { return r.wrong(node, card) != "" }) {
 		return nil, cards
@@ -244,7 +253,7 @@ func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []chec
 	f := r.Finding
 	f.Nodes, f.Got, f.Remedy = []string{node.Name}, strings.Join(shows, "; "), nil
 	gpus := map[string]fix.Arg{"gpus": fix.Name(strings.Join(numbers, ","))}
-	if isAMD(node) { // HIP and amd-smi may count differently
+	if isAMD(node) { // an address, because HIP and amd-smi may number GPUs differently
 		gpus["gpus"] = fix.List[fix.Name](" ", addresses)
 	}
 	for _, command := range r.Remedy {
@@ -256,8 +265,8 @@ func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []chec
 	return []checks.Finding{f}, others
 }
 
-// firstOf applies several rules. Only the first rule that a GPU breaks counts, because later faults
-// belong to the same trouble.
+// firstOf applies several rules. For each GPU, only the first rule that it breaks counts, because
+// later faults have the same cause.
 func firstOf(node *facts.Node, cards []*facts.Card, lists ...[]cardRule) (findings []checks.Finding) {
 	for _, rules := range lists {
 		for i := range rules {
@@ -278,7 +287,8 @@ func eachOf(node *facts.Node, cards []*facts.Card, lists ...[]cardRule) (finding
 	return findings
 }
 
-// gpuNames returns a short text that names GPUs, with addresses if there are fewer than three.
+// gpuNames returns a short text that names GPUs. The text includes their addresses if there are
+// fewer than three.
 func gpuNames(cards []*facts.Card) string {
 	var names []string
 	var numbers []int
@@ -292,7 +302,7 @@ func gpuNames(cards []*facts.Card) string {
 	return "GPUs " + indices(numbers)
 }
 
-// counted prints a number with its noun: "1 row", "3 rows".
+// counted prints a number with its noun, such as "1 row" or "3 rows".
 type counted struct {
 	n    int64
 	noun string
@@ -302,12 +312,12 @@ func (c counted) String() string {
 	return fmt.Sprintf("%d %s", c.n, english.PluralWord(int(c.n), c.noun, ""))
 }
 
-// uptime returns the greatest time in seconds that a driver may have counted, a day if it is not
-// known.
+// uptime returns the longest time, in seconds, during which a driver may have counted errors. It is
+// the uptime of the machine, or a day if the uptime is not known.
 func uptime(node *facts.Node) float64 { return cmp.Or(valueOf(node.Host).Uptime, 86400) }
 
-// orStartWithGPUs returns the commands for a machine. For a container it returns those that start
-// it again, because a container cannot get devices later.
+// orStartWithGPUs returns the commands for a machine. For a container it returns commands that
+// start the container again, because a container cannot get additional devices while it runs.
 func orStartWithGPUs(node *facts.Node, onMachine ...fix.Command) []fix.Command {
 	if container := ranks.ContainerOf(node); container != "" {
 		if node.NVML != nil && isAMD(node) {
@@ -318,7 +328,7 @@ func orStartWithGPUs(node *facts.Node, onMachine ...fix.Command) []fix.Command {
 	return onMachine
 }
 
-// valueOf returns a fact, its zero value if it is unknown.
+// valueOf returns the value of a fact, or the zero value if the fact is unknown.
 func valueOf[T any](fact *T) (value T) {
 	if fact != nil {
 		value = *fact

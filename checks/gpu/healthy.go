@@ -39,9 +39,9 @@ var neededForHealth = []essential{
 	{func(card *facts.Card) bool { return card.Retired == nil }, []string{"nvmlDeviceGetRetiredPages"}},
 }
 
-// whyUnusable returns the failure that keeps ranks from using a GPU, nil for none. A GPU that
-// cannot report the size of its memory is not just one with a broken sensor, unless the call failed
-// for lack of rights.
+// whyUnusable returns the failure that prevents ranks from using a GPU, or nil for none. If a GPU
+// cannot report the size of its memory, more than a sensor is broken, unless the call failed
+// because of insufficient rights.
 func whyUnusable(card *facts.Card) *facts.NVMLFailure {
 	if card.Failure != nil {
 		return card.Failure
@@ -54,7 +54,8 @@ func whyUnusable(card *facts.Card) *facts.NVMLFailure {
 	return nil
 }
 
-// unusable returns the findings on GPUs that ranks cannot use, by the results of driver calls.
+// unusable returns the findings for GPUs that ranks cannot use according to the results of driver
+// calls.
 func unusable(node *facts.Node) []checks.Finding {
 	var failed []*facts.Card
 	for i := range node.NVML.Cards {
@@ -93,9 +94,10 @@ func unusable(node *facts.Node) []checks.Finding {
 	return findings
 }
 
-// refusedCalls applies to a GPU that answers, but for which some call fails: for a sensor, a
-// counter or the infoROM. A power sensor sometimes fails on healthy GPUs, and a GPU with a damaged
-// infoROM still computes. Calls that need special rights do not count.
+// refusedCalls lists the rules for a GPU that answers although some calls fail: for a sensor, a
+// counter or the infoROM. These are warnings, because a power sensor sometimes fails on healthy
+// GPUs, and a GPU with a damaged infoROM still computes. Calls that need special rights do not
+// count.
 //
 // Source: Azure/azhpc-diagnostics, issue 77.
 var refusedCalls = []cardRule{{checks.Finding{
@@ -122,13 +124,15 @@ func answerOf(failure facts.NVMLFailure) string {
 }
 
 // recoveryChanged is the Xid with which drivers since 555 report the recovery action of a GPU: "GPU
-// recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)". After a reset the module
-// finds a new GPU and logs nothing, so the driver's present answer outweighs the log.
+// recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)". After a reset, the module
+// finds a new GPU and logs nothing. Therefore the recovery action that the driver reports now
+// outweighs the log.
 //
 // Source: NVIDIA/open-gpu-kernel-modules 570, gpu.c, gpuPostConstruct.
 const recoveryChanged = 154
 
-// recoveryActions describes the recovery actions that a driver may report for a GPU.
+// recoveryActions maps the recovery actions that a driver may report for a GPU to their
+// descriptions.
 //
 // Source: NVML of the drivers 570 to 615, nvmlDeviceGpuRecoveryAction_t.
 var recoveryActions = map[string]string{
@@ -142,8 +146,8 @@ var recoveryActions = map[string]string{
 	"other":           "an action that preflight does not know",
 }
 
-// recoveryRules check the recovery action that the driver reports now. A GPU that needs a reset
-// only after its work is done still computes.
+// recoveryRules lists the rules for the recovery action that the driver reports now. A GPU that
+// needs a reset only after its work is done still computes.
 var recoveryRules = []cardRule{
 	recovery("", "the driver reports that a GPU needs recovery", busyCUDA, []fix.Command{resetGPU, withoutNode}, "reset", "drain"),
 	recovery("", "the driver reports that a GPU needs a reboot of the node", busyCUDA, []fix.Command{rebootNode, withoutNode}, "reboot", "bus-reset", "system-reboot"),
@@ -168,21 +172,23 @@ func recovery(verdict checks.Verdict, summary, wouldSee string, remedy []fix.Com
 	}}
 }
 
-// retiredLimit is the number of retired pages from which NVIDIA accepts a GPU for repair. Its list
-// has room for 64.
+// retiredLimit is the number of retired pages from which NVIDIA accepts a GPU for repair. The GPU's
+// list of retired pages has room for 64.
 //
 // Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h, DCGM_LIMIT_MAX_RETIRED_PAGES; NVIDIA, Dynamic
 // Page Retirement.
 const retiredLimit = 60
 
-// remappedLimit is the number of rows remapped for uncorrectable errors from which DCGM warns.
+// remappedLimit is the number of rows remapped because of uncorrectable errors from which DCGM
+// warns.
 //
 // Source: NVIDIA/DCGM of 2026-07, DcgmGPUHardwareLimits.h, DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE;
 // Azure/azurehpc-health-checks fails above it.
 const remappedLimit = 512
 
-// floodPerDay is the number of corrected errors per day, and in total, from which the check warns.
-// A flood of them costs time and often ends in an uncorrectable error.
+// floodPerDay is the number of corrected errors from which the check warns. Both the number per day
+// and the total number must reach it. Correcting so many errors costs time and often ends in an
+// uncorrectable error.
 const floodPerDay = 10_000
 
 var (
@@ -191,8 +197,8 @@ var (
 	showFlood   = fix.On("nvidia-smi -q -d ECC -i {gpus}").As(fix.Look)
 )
 
-// memoryRules are ordered by severity. A row that waits to be remapped is only a warning, because
-// the driver does not use its page until the reset.
+// memoryRules lists the rules for GPU memory, the gravest fault first. A row that waits to be
+// remapped is only a warning, because the driver does not use the row's page until the reset.
 //
 // Source: NVIDIA, GPU Memory Error Management, r550; NVML 12, nvmlDeviceGetRemappedRows.
 var memoryRules = []cardRule{{checks.Finding{
@@ -248,8 +254,9 @@ var memoryRules = []cardRule{{checks.Finding{
 	return ""
 }}}
 
-// correctedFlood divides by the machine's uptime, because the counters run since the driver was
-// loaded, which cannot be longer.
+// correctedFlood lists the rules for many corrected errors per day. The number of errors is divided
+// by the machine's uptime. The counters run since the driver was loaded, which cannot be longer ago
+// than the boot.
 var correctedFlood = []cardRule{{checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  fmt.Sprintf("a GPU corrects more than %d memory errors a day", floodPerDay),
@@ -264,7 +271,7 @@ var correctedFlood = []cardRule{{checks.Finding{
 	return ""
 }}}
 
-// eccMode returns 2 with ECC on, 1 with ECC off, 0 if the GPU has no ECC.
+// eccMode returns 2 if ECC is on, 1 if ECC is off, and 0 if the GPU has no ECC.
 func eccMode(card *facts.Card) int64 {
 	switch {
 	case card.ECC == nil:
@@ -275,8 +282,8 @@ func eccMode(card *facts.Card) int64 {
 	return 1
 }
 
-// eccRules check ECC itself: off on some GPUs of a model only, or about to change. ECC that is off
-// on all of them is a choice.
+// eccRules returns the rules for ECC itself: ECC is off on only some GPUs of a model, or it will
+// change at the next reset. ECC that is off on all GPUs of a model is a choice.
 func eccRules(common map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Verdict:  checks.Warn,

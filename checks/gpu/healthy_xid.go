@@ -15,12 +15,13 @@ import (
 	"preflight/internal/text"
 )
 
-// xidWindow is the age in seconds up to which an Xid counts.
+// xidWindow is the greatest age, in seconds, at which an Xid still counts.
 const xidWindow = 86400
 
-// hardwareXids are the driver messages that mean a fault of the GPU, its links or its firmware. The
-// table leaves out Xids of applications (13, 31, 43, 45 …), those that NVIDIA says to ignore (92,
-// 137 …), and those whose fault a counter shows while it lasts (63, 94).
+// hardwareXids maps the numbers of driver messages that mean a fault of the GPU, its links or its
+// firmware to descriptions. The table leaves out Xids of applications (13, 31, 43, 45 …) and Xids
+// that NVIDIA says to ignore (92, 137 …). It also leaves out Xids whose fault a counter shows while
+// the fault lasts (63, 94).
 //
 // Source: NVIDIA, Analyzing Xid Errors with the Xid Catalog, 2025, immediate action RESET_GPU,
 // RESTART_BM, CHECK_MECHANICALS or a workflow of hardware.
@@ -57,8 +58,8 @@ var hardwareXids = map[int]string{
 	172: "an uncorrectable SRAM error",
 }
 
-// gradedXids are Xids of NVLink 5 whose text contains Fatal or Nonfatal. A link that is coming up
-// may report Nonfatal.
+// gradedXids lists the Xids of NVLink 5 whose text contains Fatal or Nonfatal. A link that is
+// coming up may report Nonfatal.
 //
 // Source: as above, NVLink 5 Xids 144 to 150, severity.
 var gradedXids = []int{144, 145, 146, 147, 148, 149, 150}
@@ -67,18 +68,20 @@ func meansHardware(xid facts.Xid) bool {
 	return hardwareXids[xid.Code] != "" && (!slices.Contains(gradedXids, xid.Code) || slices.Contains(strings.Fields(xid.Text), "Fatal"))
 }
 
-// resetXids are Xids after which a GPU does not work until it is reset or its machine restarted.
+// resetXids lists the Xids after which a GPU does not work until the GPU is reset or its machine is
+// restarted.
 //
 // Source: as above, immediate action RESET_GPU and RESTART_BM, and workflow 48; in NVIDIA/DCGM of
 // 2026-07, DcgmHealthWatch.cpp, BuildXidMappings, 48, 79, 95, 119, 120 and 140 always fail a GPU.
 var resetXids = []int{46, 48, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 158}
 
-// memoryXids also have a counter. If the driver reports it, memoryRules check it instead, because a
-// counter of 0 means that the GPU was reset.
+// memoryXids lists the Xids for which the GPU also has a counter. If the driver reports the
+// counter, memoryRules check the counter instead of the Xid, because a counter of 0 means that the
+// GPU was reset.
 var memoryXids = []int{48, 95, 140}
 
-// unreset returns the Xids of a GPU that only a reset clears, if nothing reports a reset: the log
-// does not, and drivers before 555 report no recovery action.
+// unreset returns the Xids of a GPU that only a reset clears, if preflight cannot know whether the
+// GPU was reset. The log does not report resets, and drivers before 555 report no recovery action.
 func unreset(card *facts.Card, xids []facts.Xid) []facts.Xid {
 	if card.Recovery != "" {
 		return nil
@@ -90,11 +93,11 @@ func unreset(card *facts.Card, xids []facts.Xid) []facts.Xid {
 	})
 }
 
-// nvLinkError may concern a link that is up again.
+// nvLinkError is the Xid of an NVLink error. The link may be up again.
 const nvLinkError = 74
 
-// xidRules check a node's GPUs by its kernel log. A fault that may need no reset, or that a reset
-// may have cleared, is a warning.
+// xidRules returns the rules that check a node's GPUs with the kernel log of the node. A fault that
+// may need no reset, or that a reset may have cleared, is only a warning.
 func xidRules(node *facts.Node) []cardRule {
 	if len(node.GPU.Xids) == 0 {
 		return nil
@@ -122,10 +125,12 @@ func xidRules(node *facts.Node) []cardRule {
 	}, func(_ *facts.Node, card *facts.Card) string { return recentXids(recent[slotOf(card.Address)]) }}}
 }
 
-// xidsByGPU returns, by PCI slot, the recovery action that the log leaves pending, and the recent
-// Xids that mean a hardware fault. recoveryRules check what the driver itself reports. A completed
-// recovery clears everything before it: either the log says so, or the driver reports that no
-// action is pending now.
+// xidsByGPU returns two maps by PCI slot. needs holds the recovery action that the log leaves
+// pending. recent holds the recent Xids that mean a hardware fault. recoveryRules check the
+// recovery action that the driver itself reports.
+//
+// A completed recovery clears everything that the log has before it. Either the log shows the
+// recovery, or the driver reports that no action is pending now.
 func xidsByGPU(node *facts.Node) (needs map[string]string, recent map[string][]facts.Xid) {
 	needs, recent = map[string]string{}, map[string][]facts.Xid{}
 	reported := map[string]string{}
@@ -168,7 +173,8 @@ func recentXids(xids []facts.Xid) string {
 	return strings.Join(words, "; ")
 }
 
-// slotOf returns a PCI address without its function, which the kernel log omits.
+// slotOf returns a PCI address without its function number, because the kernel log omits that
+// number.
 func slotOf(address string) string {
 	slot, _, _ := strings.Cut(strings.ToLower(address), ".")
 	return slot

@@ -17,8 +17,8 @@ import (
 	"preflight/launch"
 )
 
-// muchMemory is an amount in bytes that neither a CUDA context alone nor the driver itself uses.
-// Rules combine it with a share of the GPU's memory.
+// muchMemory is an amount of GPU memory in bytes. Neither a CUDA context alone nor the driver
+// itself uses so much. Rules combine it with a share of the GPU's memory.
 const muchMemory = 1 << 30
 
 var Idle = checks.Check{
@@ -46,17 +46,17 @@ var (
 	showUnseen = fix.On("nvidia-smi   # run on the machine itself: the process belongs to another container or to the host").As(fix.Look)
 )
 
-// neededForUse are the facts that show whether a GPU is in use. Processes of another kind may be
+// neededForUse lists the facts that show whether a GPU is in use. Processes of another kind may be
 // known even if compute processes are not.
 var neededForUse = []essential{
 	{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetComputeRunningProcesses"}},
 	{func(card *facts.Card) bool { return card.MemoryUsed == nil }, neededForMemory.calls},
 }
 
-// hiddenUse returns rules for memory that no visible process uses. The session sees neither
-// processes of other containers nor those that the driver lost. On aarch64 the kernel may keep
-// files in the memory of a GPU that it shares (GH200), which it frees on demand. WSL shares its GPU
-// with the Windows desktop.
+// hiddenUse returns rules for memory that no visible process uses. The session sees neither the
+// processes of other containers nor processes of which the driver lost track. On aarch64, the
+// kernel may keep files in the memory of a GPU that it shares (GH200), and frees that memory on
+// demand. WSL shares its GPU with the Windows desktop.
 func hiddenUse(node *facts.Node, cards []*facts.Card) []cardRule {
 	if !slices.ContainsFunc(cards, func(card *facts.Card) bool { return unexplainedMemory(card) >= muchMemory }) {
 		return nil
@@ -91,8 +91,8 @@ func hiddenUse(node *facts.Node, cards []*facts.Card) []cardRule {
 	return []cardRule{rule(checks.Fail, 0.2), rule(checks.Warn, 0.05)}
 }
 
-// unexplainedMemory returns the bytes in use that belong to no known process, 0 if use is not
-// known.
+// unexplainedMemory returns the number of bytes in use that belong to no known process. It returns
+// 0 if the use is not known.
 func unexplainedMemory(card *facts.Card) int64 {
 	unknown := func(p facts.GPUUser) bool { return p.Memory == nil }
 	if card.MIG == "enabled" || slices.ContainsFunc(card.Processes, unknown) {
@@ -112,7 +112,8 @@ func describe(p facts.GPUUser) string {
 	return text + when(p.Name == "", ", not visible in this session")
 }
 
-// verdictOn returns the verdict on a process on a GPU that ranks will use, "" if it does no harm.
+// verdictOn returns the verdict for a process on a GPU that ranks will use, or "" if the process
+// does no harm.
 func verdictOn(card *facts.Card, process facts.GPUUser) checks.Verdict {
 	large := process.Memory == nil && valueOf(card.MemoryUsed) >= muchMemory || valueOf(process.Memory) >= muchMemory
 	switch {
@@ -124,8 +125,8 @@ func verdictOn(card *facts.Card, process facts.GPUUser) checks.Verdict {
 	return checks.Warn
 }
 
-// usedBy returns one finding for all processes on the GPUs of a node, with the gravest of their
-// verdicts.
+// usedBy returns one finding for all processes on the GPUs of a node. Its verdict is the gravest
+// verdict of these processes.
 func usedBy(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	f := checks.Finding{
 		Verdict: checks.Warn,
@@ -138,7 +139,7 @@ func usedBy(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	for _, card := range cards {
 		for _, process := range card.Processes {
 			verdict := verdictOn(card, process)
-			if verdict == "" || card.MIG == "enabled" { // gpu-mode reports MIG, and the processes belong to instances
+			if verdict == "" || card.MIG == "enabled" { // gpu-mode reports MIG, and with MIG the processes belong to instances
 				continue
 			}
 			if verdict == checks.Fail {

@@ -45,8 +45,8 @@ var IMEX = checks.Check{
 	},
 }
 
-// closedChannels returns a finding on a node without a usable channel. NCCL 2.25 to before 2.27.3
-// then behaves as on a machine without NVLink to other machines.
+// closedChannels returns a finding for a node without a usable IMEX channel. On such a node, NCCL
+// from 2.25 to before 2.27.3 behaves as if the machine had no NVLink to other machines.
 //
 // Source: NVIDIA/nccl 2.25.1, 2.27.3 and 2.30.7, mnnvl.cc, ncclMnnvlCheck; the administrator or the
 // kernel module creates the nodes: NVIDIA/open-gpu-kernel-modules 560, nvidia/nv-caps-imex.c.
@@ -87,7 +87,7 @@ func closedChannels(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// idleIMEX returns a finding on a machine whose service is not running.
+// idleIMEX returns a finding for a machine whose IMEX service is not running.
 func idleIMEX(node *facts.Node) []checks.Finding {
 	seen := node.GPU.IMEX
 	if seen.Running || seen.State == "active" || ranks.ContainerOf(node) != "" {
@@ -104,8 +104,9 @@ func idleIMEX(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// unlikePeers compares the machine lists of the services of one NVLink domain. A service compares
-// its list with those of all others, and does not start if they differ.
+// unlikePeers compares the lists of machines that the IMEX services of one NVLink domain have. A
+// service compares its list with the lists of all other services, and does not start if they
+// differ.
 //
 // Source: NVIDIA, IMEX Service for NVLink Networks, Deployment Models, Constraints.
 func unlikePeers(nodes []*facts.Node) (findings []checks.Finding) {
@@ -131,8 +132,8 @@ func unlikePeers(nodes []*facts.Node) (findings []checks.Finding) {
 	return findings
 }
 
-// strangers returns the nodes that have no address in the list of a node. It returns nil if the
-// list contains names.
+// strangers returns the nodes that have no address in the list of the given node. It returns nil if
+// the list contains names.
 func strangers(node *facts.Node, nodes []*facts.Node) (names []string) {
 	for _, peer := range node.GPU.IMEX.Peers {
 		if _, err := netip.ParseAddr(peer); err != nil {

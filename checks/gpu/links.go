@@ -42,7 +42,8 @@ const slowerWay = "no message: traffic between GPUs takes a slower path"
 var neededForWidth = essential{func(card *facts.Card) bool { return card.Link.Width == 0 }, []string{"nvmlDeviceGetCurrPcieLinkWidth"}}
 
 // linkedCards returns a function that lists the GPUs of the launch whose NVLinks and peers can be
-// checked. MIG disables both, and so does a fabric that is not set up, which gpu-fabric reports.
+// checked. It leaves out GPUs with MIG, which disables both, and GPUs whose fabric is not set up,
+// which gpu-fabric reports.
 func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
 	cardsOf, unready := usedCards(view), view.Failing("gpu-fabric")
 	return func(node *facts.Node) []*facts.Card {
@@ -50,9 +51,9 @@ func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
 	}
 }
 
-// Numbers of NVLink errors since the driver was loaded that exceed the few that every link has.
-// DCGM watches rates, which a sum does not show. Replays correct CRC errors, so only replays and
-// recoveries cost time.
+// Numbers of NVLink errors since the driver was loaded. They exceed the few errors that every link
+// has. DCGM watches rates, which a sum does not show. Replays correct CRC errors, so only replays
+// and recoveries cost time.
 //
 // Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h; the thresholds are ours.
 //
@@ -69,8 +70,8 @@ var (
 	showFaults = fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`).As(fix.Look)
 )
 
-// nvLinkRules check the NVLinks. up and speed (bit/s) are the values of most GPUs, by model. With
-// NVSwitches every link must be up.
+// nvLinkRules returns the rules for NVLinks. up and speed (in bit/s) hold the values of most GPUs,
+// by model. With NVSwitches, every link must be up.
 func nvLinkRules(up, speed map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Summary:  "NVLinks to the NVSwitches are down",
@@ -113,7 +114,8 @@ func nvLinkRules(up, speed map[string]int64) []cardRule {
 	}, func(_ *facts.Node, card *facts.Card) string { return linkErrors(card) }}}
 }
 
-// downLinks describes the links that are down if a GPU has fewer active links than wanted.
+// downLinks describes the links of a GPU that are down, or returns "" if the GPU has at least as
+// many active links as wanted.
 func downLinks(card *facts.Card, want int64) string {
 	down := valueOf(card.NVLinks).Down
 	if len(down) == 0 || activeLinks(card) >= want {
@@ -135,7 +137,8 @@ func linkErrors(card *facts.Card) string {
 	return strings.Join(words, ", ")
 }
 
-// activeLinks returns the number of NVLinks of a GPU that are up, 0 if none is known or wired.
+// activeLinks returns the number of NVLinks of a GPU that are up. It returns 0 if no NVLink is
+// known or wired.
 func activeLinks(card *facts.Card) int64 {
 	links := valueOf(card.NVLinks)
 	return int64(links.Count - len(links.Down))
@@ -147,16 +150,17 @@ func linkNames(links []int) string {
 	return english.PluralWord(len(links), "link", "") + " " + indices(links)
 }
 
-// leastReplays is more than the few replays that every PCIe link has, regardless of its uptime.
+// leastReplays is a number of replays greater than the few that every PCIe link has, whatever its
+// uptime.
 const leastReplays = 1000
 
-// replaysPerMinute returns the number of replays that a PCIe link may have: one wrong bit in 10^12
-// at full speed.
+// replaysPerMinute returns the number of replays per minute that a PCIe link may have. It
+// corresponds to one wrong bit in 10^12 at full speed.
 //
 // Source: NVIDIA/DCGM of 2026-07, DcgmHealthWatch.cpp, GetExpectedPcieReplayRate; PCI Express Base
 // Specification, the bit error rate of a lane.
 func replaysPerMinute(link facts.PCILink) float64 {
-	gigatransfers := []float64{2.5, 2.5, 5, 8, 16, 32, 64} // by generation; index 0 is for an unknown one
+	gigatransfers := []float64{2.5, 2.5, 5, 8, 16, 32, 64} // by generation of PCIe; index 0 stands for an unknown generation
 	lane := gigatransfers[min(max(0, link.MaxGeneration), len(gigatransfers)-1)]
 	return math.Ceil(lane * 1e9 * 60 * 1e-12 * float64(max(1, link.Width)))
 }
@@ -188,7 +192,8 @@ func pcieRules(generation map[string]int64) []cardRule {
 	}}}
 }
 
-// replays compares the counter with the time that it may have run.
+// replays is the rule that compares the counter of replays with the time during which the counter
+// may have run.
 var replays = cardRule{checks.Finding{
 	Verdict: checks.Warn,
 	Summary: "PCIe links of GPUs resend too many packets",

@@ -49,8 +49,8 @@ var prohibited = []cardRule{{checks.Finding{
 	return when(card.ComputeMode == "prohibited", "compute mode prohibited")
 }}}
 
-// The rules for MIG depend on the number of ranks on the node, because one rank finds one instance.
-// An unknown number counts as one.
+// The rules for MIG depend on the number of ranks on the node: a single rank finds one instance,
+// but several ranks do not find several. An unknown number counts as one.
 //
 // Source: NVIDIA, Multi-Instance GPU User Guide, r550, CUDA device enumeration and application
 // considerations.
@@ -102,12 +102,14 @@ var modeRules = []cardRule{{checks.Finding{
 	return when(card.Persistence != nil && !isAwake, "persistence mode off")
 }}}
 
-// persistAtBoot sets persistence mode whenever NVIDIA's daemon starts, whatever its unit says.
-// Ubuntu's unit starts it with --no-persistence-mode, from a udev rule.
+// persistAtBoot is the command that sets persistence mode whenever NVIDIA's daemon starts, whatever
+// the daemon's unit says. Ubuntu's unit starts the daemon with --no-persistence-mode, from a udev
+// rule.
 var persistAtBoot = fix.On(`sudo mkdir -p /etc/systemd/system/nvidia-persistenced.service.d; printf '[Service]\nExecStartPost=+/usr/bin/nvidia-smi -pm 1\n' | sudo tee /etc/systemd/system/nvidia-persistenced.service.d/mode.conf; sudo systemctl daemon-reload; sudo systemctl enable nvidia-persistenced; sudo systemctl restart nvidia-persistenced   # also at every boot`)
 
-// appClocks compares only with other GPUs of the model. On many models the default is below the
-// maximum, and the GPU still boosts beyond it.
+// appClocks returns the rule for application clocks. It compares a GPU only with other GPUs of the
+// same model. On many models the default clock is below the maximum, and the GPU still boosts
+// beyond the default.
 func appClocks(common map[string]int64) cardRule {
 	return cardRule{checks.Finding{
 		Verdict:  checks.Warn,
@@ -124,7 +126,8 @@ func appClocks(common map[string]int64) cardRule {
 	}}
 }
 
-// nearSlowdown is the least distance in °C that an idle GPU must have to its slowdown temperature.
+// nearSlowdown is the smallest acceptable distance, in °C, between the temperature of an idle GPU
+// and its slowdown temperature.
 const nearSlowdown = 5
 
 var Throttle = checks.Check{
@@ -146,8 +149,9 @@ var Throttle = checks.Check{
 	},
 }
 
-// boardOf returns the model of a board with equal clocks and power. Many makers build GeForce and
-// TITAN boards, each with its own VBIOS, so for those it includes the VBIOS.
+// boardOf returns a name for boards with equal clocks and power, normally the GPU model. Many
+// makers build GeForce and TITAN boards, each with its own VBIOS, so for those models the name
+// includes the VBIOS.
 func boardOf(card *facts.Card) string {
 	if isConsumer(card) {
 		return card.Name + " " + card.VBIOS
@@ -155,8 +159,9 @@ func boardOf(card *facts.Card) string {
 	return card.Name
 }
 
-// neededForBrakes are the facts that show throttling. Temperature and power draw come from sensors,
-// which sometimes fail; the driver's reasons do not.
+// neededForBrakes lists the facts that show throttling. Temperature and power draw are not among
+// them, because they come from sensors, which sometimes fail. The driver's reasons for throttling
+// do not depend on sensors that may fail.
 var neededForBrakes = []essential{
 	{func(card *facts.Card) bool { return card.Throttle == nil }, []string{"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}},
 	{func(card *facts.Card) bool { return card.Power.Limit == 0 }, []string{"nvmlDeviceGetEnforcedPowerLimit"}},
@@ -201,7 +206,8 @@ func throttled(card *facts.Card, reasons ...string) bool {
 	return slices.ContainsFunc(reasons, func(reason string) bool { return slices.Contains(card.Throttle, reason) })
 }
 
-// hot returns what with the temperature if a GPU is throttled for one of the reasons, otherwise "".
+// hot returns the text what with the temperature if a GPU is throttled for one of the reasons,
+// otherwise "".
 func hot(card *facts.Card, what string, reasons ...string) string {
 	if throttled(card, reasons...) && card.Temperature != nil {
 		return fmt.Sprintf("%s at %d °C", what, *card.Temperature)
@@ -212,8 +218,8 @@ func hot(card *facts.Card, what string, reasons ...string) string {
 	return ""
 }
 
-// powerLimit returns a rule for a node's GPUs whose limit is below the default or below that of
-// most GPUs of the model. Limits in watts may be fractions.
+// powerLimit returns a rule for GPUs of a node whose power limit is below the default, or below the
+// limit of most GPUs of the model. Limits in watts may be fractions.
 func powerLimit(common map[string]int64, cards []*facts.Card) []cardRule {
 	isLowered := func(card *facts.Card) bool {
 		watts, _ := rightLimit(card, common)
@@ -250,8 +256,8 @@ func powerLimit(common map[string]int64, cards []*facts.Card) []cardRule {
 	return []cardRule{rule}
 }
 
-// rightLimit returns the limit in watts that a GPU should have and where it comes from, 0 if its
-// own limit is not lower.
+// rightLimit returns the power limit in watts that a GPU should have, and the source of this limit.
+// It returns 0 if the GPU's own limit is not lower.
 func rightLimit(card *facts.Card, common map[string]int64) (watts float64, source string) {
 	limit, most := card.Power.Limit, float64(common[boardOf(card)])
 	switch {

@@ -40,7 +40,7 @@ func judgeNCCLCode(view checks.View) []checks.Finding {
 	return findings
 }
 
-// isLinked reports whether NCCL is part of torch's own library.
+// isLinked reports whether torch's own library contains NCCL.
 func isLinked(node *facts.Node) bool {
 	torch := node.Python.Torch
 	return torch != nil && torch.CUDALibrary != "" && node.Python.NCCL[0].Path == torch.CUDALibrary
@@ -51,7 +51,7 @@ func hasNoCode(node *facts.Node) bool {
 	torch, judged := node.Python.Torch, ""
 	return torch != nil && slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
 		if card.Capability == judged {
-			return false // usually all GPUs are equal
+			return false // fast path: usually all GPUs of a node are equal
 		}
 		judged = card.Capability
 		code, _ := launch.TorchCode(*torch, valueOf(node.Host).Arch, card.Capability)
@@ -89,8 +89,8 @@ func lacksNCCLCode(view checks.View, node *facts.Node, cards []*facts.Card) []ch
 	return nil
 }
 
-// otherNCCL returns the commands that remove the library that hides torch's own. If torch's own
-// library lacks the code, another one must be installed.
+// otherNCCL returns the commands that remove the library that hides torch's own NCCL. If torch's
+// own library lacks the code, the commands install another library.
 //
 // Source: the headers of NVIDIA's wheels of NCCL 2.18.1 to 2.32.3; NVIDIA/nccl, makefiles/common.mk
 // and README.md, for NVCC_GENCODE.

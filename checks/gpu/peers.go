@@ -41,15 +41,16 @@ var PeerAccess = checks.Check{
 	},
 }
 
-// neededForPeers is asked for pairs, and the driver may refuse some pairs of a GPU.
+// neededForPeers is the fact of peer access. preflight queries it for pairs of GPUs, and the driver
+// may refuse only some pairs of a GPU.
 var neededForPeers = essential{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetP2PStatus"}}
 
 type pair struct {
 	a, b           *facts.Card
-	joined, status string // connection ("NV18", "PXB") and peer access ("ok")
+	joined, status string // the connection, such as "NV18" or "PXB", and the status of peer access, such as "ok"
 }
 
-// alike returns what makes pairs of GPUs comparable: their models and their connection.
+// alike returns the properties that make pairs of GPUs comparable: both models and the connection.
 func (p pair) alike() [3]string {
 	return [3]string{min(p.a.Name, p.b.Name), max(p.a.Name, p.b.Name), p.joined}
 }
@@ -83,7 +84,7 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 			findings = append(findings, checks.UnknownFor(node, "nvml: peer access between GPUs was not reported"))
 			continue
 		}
-		if !nccl.IsOn(ranks.Env(view, node).Get("NCCL_P2P_DISABLE").Value) { // env-sane reports that switch
+		if !nccl.IsOn(ranks.Env(view, node).Get("NCCL_P2P_DISABLE").Value) { // env-sane reports NCCL_P2P_DISABLE
 			findings = append(findings, refusedPairs(node, pairsOf(node, cardsOf(node)), works)...)
 		}
 	}
@@ -132,8 +133,8 @@ func refusal(node *facts.Node, pairs []string, f checks.Finding) []checks.Findin
 	return []checks.Finding{f}
 }
 
-// detours returns a finding on a node that sends traffic between devices through the root complex.
-// It only matters for traffic over PCIe: between GPUs without NVLink, and between GPUs and RDMA
+// detours returns a finding for a node that sends traffic between devices through the root complex.
+// This matters only for traffic over PCIe: between GPUs without NVLink, and between GPUs and RDMA
 // adapters.
 //
 // Source: NVIDIA/nccl 2.30, docs, troubleshooting, PCI Access Control Services: "causing a
@@ -179,8 +180,9 @@ func detours(view checks.View, node *facts.Node, cards []*facts.Card) (findings 
 	return []checks.Finding{f}
 }
 
-// pcieRoutes returns the paths from the root complex to the GPUs of the launch and the RDMA
-// adapters that exchange data over PCIe, nil if none do.
+// pcieRoutes returns the paths from the root complex to the devices that exchange data over PCIe.
+// These are GPUs of the launch and RDMA adapters. It returns nil if no devices exchange data over
+// PCIe.
 func pcieRoutes(view checks.View, node *facts.Node, cards []*facts.Card) (routes [][]string) {
 	overPCIe := false
 	for p := range pairsOf(node, cards) {
@@ -208,11 +210,11 @@ func pcieRoutes(view checks.View, node *facts.Node, cards []*facts.Card) (routes
 }
 
 // onTheWay reports whether a bridge is a port of a switch at which two paths separate. Paths that
-// separate at the root complex go through it anyway.
+// separate at the root complex go through the root complex in any case.
 func onTheWay(bridge string, routes [][]string) bool {
 	for _, route := range routes {
 		at := slices.Index(route, bridge)
-		if at < 2 { // the root complex and its port
+		if at < 2 { // the bridge is the root complex or its port
 			continue
 		}
 		parts := func(other []string) bool {
@@ -254,8 +256,8 @@ var Direct = checks.Check{
 	},
 }
 
-// judgeDirect follows NCCL's decision: first whether adapters can register GPU memory at all, then
-// whether NCCL uses that on this node.
+// judgeDirect follows NCCL's own decision. It first checks whether adapters can register GPU memory
+// at all. It then checks whether NCCL uses that ability on this node.
 func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) []checks.Finding {
 	lacks := func(node *facts.Node) (what string, known bool) {
 		if node.IB.Peermem {
@@ -278,7 +280,7 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 		case what != "":
 			return []checks.Finding{withoutDirect(node, what, somewhere)}
 		case direct.By != "", direct.Why == "": // GPUDirect works, or the distances are unknown
-		case level.Value != "": // the greatest distance over which NCCL uses it
+		case level.Value != "": // the variable sets the greatest distance over which NCCL uses GPUDirect
 			return []checks.Finding{{
 				Summary: "NCCL_NET_GDR_LEVEL disables GPUDirect RDMA: NCCL copies through host memory",
 				Got:     ranks.Origin(view, level),

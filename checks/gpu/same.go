@@ -33,7 +33,7 @@ func judgeDriversAlike(view checks.View) []checks.Finding {
 	if len(nodes) == 0 && len(npus) > 0 && view.Launch.Accelerator != "cpu" {
 		return unlikeAscend(npus)
 	}
-	// gpu-driver-runs-cuda has already reported a driver that is too old for torch.
+	// gpu-driver-runs-cuda already reports a driver that is too old for torch.
 	if tooOld := view.Failing("gpu-driver-runs-cuda"); len(tooOld) < len(nodes) {
 		nodes = compare.Without(nodes, func(n *facts.Node) bool { return tooOld[n.Name] })
 	}
@@ -60,7 +60,7 @@ func judgeDriversAlike(view checks.View) []checks.Finding {
 	return inMakersWords(view, "", findings)
 }
 
-// unlikeAscend returns the findings on nodes with Ascend accelerators.
+// unlikeAscend returns the findings for nodes whose Ascend drivers differ.
 func unlikeAscend(nodes []*facts.Node) (findings []checks.Finding) {
 	release := func(n *facts.Node) string { return n.GPU.Ascend }
 	for _, d := range compare.Differences(compare.Among(nodes, "driver", release)) {
@@ -76,8 +76,8 @@ func unlikeAscend(nodes []*facts.Node) (findings []checks.Finding) {
 
 const rocmRelease = "ROCm"
 
-// sameModels reports whether two nodes have GPUs of the same models, so that the driver of one
-// works for the other.
+// sameModels reports whether two nodes have GPUs of the same models. The driver of one node then
+// works on the other.
 func sameModels(a, b *facts.Node) bool {
 	models := func(n *facts.Node) (names []string) {
 		for i := range n.NVML.Cards {
@@ -90,7 +90,7 @@ func sameModels(a, b *facts.Node) bool {
 }
 
 func sameDriver(d compare.Difference, odd *facts.Node) fix.Command {
-	if dev := d.Deviations[0]; dev.Name == rocmRelease { // ROCm comes with its driver
+	if dev := d.Deviations[0]; dev.Name == rocmRelease { // a release of ROCm comes with its driver
 		return fix.Note("install ROCm %s in the same way as the present one", fix.Text(remedy.WordOr(dev.Want, "as on the other nodes")))
 	}
 	version, kind := odd.NVML.Driver, remedy.ModuleKind(odd)
@@ -152,12 +152,13 @@ var listModels = fix.On("nvidia-smi -L").As(fix.Look)
 
 var neededForName = essential{func(card *facts.Card) bool { return card.Name == "" }, []string{"nvmlDeviceGetName"}}
 
-// asMuch is the ratio from which two memory sizes count as equal. Firmware and ECC reserve amounts
-// that differ by board and driver.
+// asMuch is the ratio of two memory sizes from which the sizes count as equal. Firmware and ECC
+// reserve amounts of memory that differ by board and driver.
 const asMuch = 0.95
 
-// modelOf returns a function for a GPU's name and memory, because some models have several memory
-// sizes. A GPU whose memory is unknown gets the usual size of its model, if that is known.
+// modelOf returns a function that returns the name and the memory size of a GPU. The size is
+// necessary because some models have several memory sizes. A GPU whose memory is unknown gets the
+// usual size of its model, if that is known.
 func modelOf(usual map[string]int64) func(*facts.Card) string {
 	return func(card *facts.Card) string {
 		size := card.Memory
@@ -173,8 +174,8 @@ func modelOf(usual map[string]int64) func(*facts.Card) string {
 
 func hasAsMuch(size, other int64) bool { return float64(size) >= asMuch*float64(other) }
 
-// distinct returns all values of the cards, sorted and without duplicates. It skips neighbours of
-// the same model, which is the usual case.
+// distinct returns all values of the cards, sorted and without duplicates. It skips a card of the
+// same model as the card before, which is the usual case.
 func distinct(cards []*facts.Card, value func(*facts.Card) string) string {
 	var values []string
 	for i, card := range cards {
@@ -187,8 +188,8 @@ func distinct(cards []*facts.Card, value func(*facts.Card) string) string {
 	return strings.Join(slices.Compact(values), ", ")
 }
 
-// smallestMemory returns the smallest GPU memory and the nodes that have it, nil if all known sizes
-// are equal.
+// smallestMemory returns the smallest GPU memory, and the nodes that have it. names is nil if all
+// known sizes are equal.
 func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (least string, names []string) {
 	var smallest, largest int64
 	of := map[string]int64{}

@@ -29,8 +29,8 @@ var SlotsFit = checks.Check{
 	},
 }
 
-// leftTo returns an unknown for a node whose slots do not fit, or may not fit, for a reason that
-// another check reports.
+// leftTo returns an unknown for a node whose slots do not fit, or may not fit. Another check
+// reports the reason.
 func leftTo(check string, node *facts.Node) checks.Finding {
 	f := checks.UnknownFor(node, "the GPUs of "+node.Name+" are not all shown: see "+check)
 	f.Explained = true
@@ -39,7 +39,7 @@ func leftTo(check string, node *facts.Node) checks.Finding {
 
 func judgeSlots(view checks.View) []checks.Finding {
 	p := view.Launch
-	cpu := p.Accelerator == "cpu" // assumed, unless the launch says so
+	cpu := p.Accelerator == "cpu" // preflight assumes this unless the launch names an accelerator
 	if cpu && !p.AcceleratorAssumed {
 		return checks.Skipped("accelerator cpu: a slot is a process")
 	}
@@ -85,15 +85,16 @@ func judgeSlots(view checks.View) []checks.Finding {
 // noneThere is the remedy for a fleet without accelerators.
 var noneThere = []fix.Command{onBus, meantCPU}
 
-// perhapsCPU returns an unknown for a node whose ranks would use the CPU.
+// perhapsCPU returns an unknown for a node that has no accelerator, so that its ranks would use the
+// CPU.
 func perhapsCPU(node *facts.Node) checks.Finding {
 	f := checks.UnknownFor(node, "no node has an accelerator, and whether the launch is meant to use the CPU is not known (--accelerator cpu)")
 	f.Remedy = noneThere
 	return f
 }
 
-// noneToCount returns the finding on a torchrun that starts one rank per GPU on a node without
-// GPUs.
+// noneToCount returns the finding for a node without GPUs on which torchrun starts one rank per
+// GPU.
 //
 // Source: torch/distributed/run.py, determine_local_world_size, 2.15.
 func noneToCount(node *facts.Node) checks.Finding {
@@ -104,13 +105,13 @@ func noneToCount(node *facts.Node) checks.Finding {
 	}
 }
 
-// driverFails reports whether gpu-driver-loads explains why a node's GPUs cannot be counted.
+// driverFails reports whether gpu-driver-loads explains why the GPUs of a node cannot be counted.
 func driverFails(view checks.View, node *facts.Node) bool {
 	return node.NVML != nil && node.NVML.Failure != nil && !view.Policy.SwitchesOff("gpu-driver-loads")
 }
 
-// notShown returns the number of GPUs that a machine has but the driver does not show. Another
-// check reports each of them.
+// notShown returns the number of GPUs that a machine has but its driver does not show. Another
+// check reports each of these GPUs.
 func notShown(view checks.View, node *facts.Node) (count int) {
 	if node.NVML == nil || !node.NVML.Asked || node.NVML.Failure != nil {
 		return 0
@@ -124,8 +125,8 @@ func notShown(view checks.View, node *facts.Node) (count int) {
 	return count
 }
 
-// hidden returns the finding on a node that has enough accelerators, but on which a variable hides
-// some from the ranks. An empty value may hide all of them, so it counts as a value.
+// hidden returns the finding for a node that has enough accelerators although a variable hides some
+// of them from the ranks. An empty value may hide all of them, so an empty value counts as a value.
 func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks.Finding {
 	if node.NVML == nil || !node.NVML.Asked {
 		return nil
@@ -174,7 +175,7 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) ch
 		f.Got += when(hasMIG, "; MIG is on, and CUDA shows a process only one instance")
 	}
 	if slots[0] >= count {
-		// CUDA stops reading CUDA_VISIBLE_DEVICES at the first index that does not exist.
+		// CUDA ignores the rest of CUDA_VISIBLE_DEVICES after the first index that does not exist.
 		f.WouldSee = "RuntimeError: No CUDA GPUs are available"
 	}
 	return f
@@ -192,7 +193,7 @@ func fewerSlots(p launch.Prediction, slots []int, count int) []fix.Command {
 	return []fix.Command{fix.Note("set slots=%s for {nodes} in {hostfile}, or use deepspeed --num_gpus %[1]s for all nodes", fix.Number(count))}
 }
 
-// indices prints slots: "0 to 7" or "1, 7".
+// indices formats slots, as in "0 to 7" or "1, 7".
 func indices(slots []int) string {
 	first, last := slots[0], slots[len(slots)-1]
 	if len(slots) > 2 && last-first == len(slots)-1 {

@@ -42,7 +42,7 @@ var TopologyFile = checks.Check{
 	},
 }
 
-// topologyNamed returns the variable that names a file, "" for none.
+// topologyNamed returns the variable that names a topology file, or "" for none.
 func topologyNamed(view checks.View, node *facts.Node) string {
 	for _, variable := range []string{facts.TopologyVariable, facts.GraphVariable} {
 		if ranks.Env(view, node).Get(variable).Value != "" {
@@ -52,7 +52,7 @@ func topologyNamed(view checks.View, node *facts.Node) string {
 	return ""
 }
 
-// judgeTopology checks a file as NCCL reads it.
+// judgeTopology checks a topology file with the rules that NCCL follows when it reads the file.
 //
 // Source: NVIDIA/nccl 2.12 to 2.30.7, graph/xml.cc, ncclTopoGetXmlFromFile,
 // ncclTopoGetXmlGraphFromFile and xmlLoadSub; graph/topo.cc, ncclTopoGetSystem, which drops entries
@@ -104,7 +104,7 @@ func judgeTopology(view checks.View, node *facts.Node, file facts.TopologyFile, 
 	return []checks.Finding{f}
 }
 
-// unplacedGPUs returns the GPUs that a file with GPUs leaves out.
+// unplacedGPUs returns the GPUs that the file leaves out, if the file contains GPUs at all.
 func unplacedGPUs(file facts.TopologyFile, cards []*facts.Card) (addresses []string) {
 	for _, card := range cards {
 		if len(file.GPUs) > 0 && card.Address != "" && !slices.Contains(file.GPUs, card.Address) {
@@ -114,9 +114,10 @@ func unplacedGPUs(file facts.TopologyFile, cards []*facts.Card) (addresses []str
 	return addresses
 }
 
-// unplacedAdapters returns the adapters that NCCL uses if a file has adapters but none of these. A
-// single further port is often left out, such as that of a virtual machine's own network. Buses are
-// compared, because the function that NCCL uses depends on how it merges ports.
+// unplacedAdapters returns the adapters that NCCL uses, if the file contains adapters but none of
+// these. A single further port is often left out, such as the port of a virtual machine's own
+// network. The function compares buses, because the PCI function that NCCL uses depends on how NCCL
+// merges ports.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbGetPciPath.
 func unplacedAdapters(view checks.View, node *facts.Node, file facts.TopologyFile) (addresses []string) {
@@ -135,7 +136,7 @@ func unplacedAdapters(view checks.View, node *facts.Node, file facts.TopologyFil
 	return slices.Compact(addresses)
 }
 
-// gpuKinds returns the names of a node's GPUs. Machines with other GPUs have other files.
+// gpuKinds returns the names of a node's GPUs. Machines with other GPUs need other topology files.
 func gpuKinds(node *facts.Node) string {
 	names := make([]string, len(node.NVML.Cards))
 	for i, card := range node.NVML.Cards {
@@ -144,8 +145,8 @@ func gpuKinds(node *facts.Node) string {
 	return strings.Join(names, ", ")
 }
 
-// unlikeTopologies compares the files on nodes of one type. With different files, nodes use
-// different rings, and the slowest limits all.
+// unlikeTopologies compares the topology files on nodes of one type. With different files, nodes
+// use different rings, and the slowest ring limits all of them.
 func unlikeTopologies(nodes []*facts.Node) []checks.Finding {
 	digest := func(isGraph bool) func(*facts.Node) string {
 		return func(node *facts.Node) string {

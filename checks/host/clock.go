@@ -48,9 +48,9 @@ var ClockSkew = checks.Check{
 	},
 }
 
-// commonOffset returns the offset in seconds that nodes are compared with. It is 0, the launching
-// machine's clock, unless more than half of all clocks, the launching machine's included, agree on
-// another offset.
+// commonOffset returns the offset, in seconds, with which the nodes' clocks are compared. It is 0,
+// the launching machine's clock, unless more than half of all clocks agree on another offset. The
+// launching machine's clock is one of all clocks.
 func commonOffset(v checks.View) (offset float64, headIsOdd bool) {
 	sorted := slices.SortedFunc(slices.Values(v.Nodes), func(a, b *facts.Node) int {
 		return cmp.Compare(a.Clock.Offset, b.Clock.Offset)

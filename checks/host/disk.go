@@ -36,19 +36,19 @@ var DiskSpace = checks.Check{
 	}),
 }
 
-// usedPlaces returns the places that the launch writes to. It leaves out places that the launch's
+// usedPlaces returns the places to which the launch writes. It leaves out places that the launch's
 // exports move elsewhere, because the probe looked where the environment of its own session
 // pointed.
 func usedPlaces(v checks.View, node *facts.Node) (used []*facts.Place) {
 	isElsewhere := func(place *facts.Place) bool {
 		if strings.HasPrefix(place.Role, "offload-") || place.Role == "var-tmp" {
-			return true // offload-path checks the first; the second is only a fallback
+			return true // offload-path checks the first kind of place, and the second kind is only a fallback
 		}
 		if place.Role != facts.RoleOutput && slices.ContainsFunc(v.Launch.Places, func(p facts.LaunchFile) bool { return p.Role == place.Role }) {
-			return true // ranks read it, or rank 0 alone writes it
+			return true // ranks only read this place, or only rank 0 writes to it
 		}
 		if place.Role == "torch-extensions" && len(v.Launch.Ops()) > 0 && (!place.Writable || place.ReadOnly || place.NoExec) {
-			return true // deepspeed-ops reports it
+			return true // deepspeed-ops reports this place
 		}
 		return ranks.Moved(v, node, place)
 	}
@@ -62,16 +62,16 @@ func usedPlaces(v checks.View, node *facts.Node) (used []*facts.Place) {
 
 func isTemporary(place *facts.Place) bool { return place.Role == "tmp" }
 
-// lacksTemporary returns the error of a launch that cannot start on a node because it has no usable
-// temporary directory, "" if it has one. Open MPI uses the first directory only. torchrun's logs go
-// to the first directory that accepts a file of four bytes. A directory that the probe did not
-// report counts as usable.
+// lacksTemporary returns the error of a launch that cannot start on a node because the node has no
+// usable temporary directory. It returns "" if the node has one. Open MPI uses only the first
+// directory. torchrun writes its logs to the first directory that accepts a file of four bytes. A
+// directory that the probe did not report counts as usable.
 //
 // Source: Python 3.11, Lib/tempfile.py, _get_default_tempdir; torch 2.15,
 // torch/distributed/elastic/multiprocessing/api.py, DefaultLogsSpecs.
 func lacksTemporary(v checks.View, node *facts.Node) (wouldSee string) {
 	var needed []string
-	space := int64(4 << 10) // the one page that the four bytes occupy
+	space := int64(4 << 10) // the size of the one page that the four bytes occupy
 	switch session := v.Launch.StartedBy().SessionSpace; {
 	case session > 0:
 		space, needed, wouldSee = session, []string{"tmp"}, "A call to mkdir was unable to create the desired directory: …/ompi.{node}.0, or PMIX ERROR: OUT-OF-RESOURCE"
@@ -117,7 +117,7 @@ func judgePlaces(v checks.View, node *facts.Node, places []*facts.Place) []check
 	what := strings.Join(roles, ", ")
 	dir := fix.Path(first.Path)
 	if !text.IsPlain(first.Path) {
-		dir = "." // a name that a shell would split stays out of commands
+		dir = "." // commands must not contain a name that a shell would split
 	}
 	switch {
 	case first.Problem != "":
@@ -168,8 +168,8 @@ func judgePlaces(v checks.View, node *facts.Node, places []*facts.Place) []check
 
 var freeUp = fix.Note("delete files that are no longer needed, or make the launch use a directory on another disk")
 
-// codeCaches lists the places that compiled code is loaded from, by role, with the variable that
-// moves each of them and a directory to move it to.
+// codeCaches lists the places from which compiled code is loaded, by role. Each entry has the
+// variable that moves the place, and a directory to which the place can be moved.
 var codeCaches = map[string]struct{ variable, elsewhere string }{
 	"triton-cache":     {"TRITON_CACHE_DIR", "/var/tmp/triton"},
 	"inductor-cache":   {"TORCHINDUCTOR_CACHE_DIR", "/var/tmp/torchinductor"},

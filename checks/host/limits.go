@@ -54,9 +54,9 @@ var MemlockLimit = checks.Check{
 	},
 }
 
-// memlockWithoutRDMA returns the findings if nothing in the launch locks much memory. The limit
-// does not matter for this launch. But a node with a lower limit than most was set up differently,
-// and fails as soon as the fleet gets RDMA adapters.
+// memlockWithoutRDMA returns the findings for a launch in which no program locks much memory. The
+// limit does not matter for such a launch. But a node with a lower limit than most nodes was set up
+// differently, and will fail as soon as the fleet gets RDMA adapters.
 func memlockWithoutRDMA(v checks.View) []checks.Finding {
 	var findings []checks.Finding
 	for _, d := range compare.Differences(compare.Among(v.Nodes, "memlock", func(n *facts.Node) string { return bytesText(n.Limits.MemLock.Soft) })) {
@@ -76,8 +76,8 @@ func memlockWithoutRDMA(v checks.View) []checks.Finding {
 	return checks.Skipped("no node has an RDMA device that NCCL may use, and without RDMA a launch locks little memory")
 }
 
-// usesRDMA reports whether ranks of the node lock memory for adapters, or will do so once the
-// obstacle that keeps them from opening the adapters is removed.
+// usesRDMA reports whether ranks of the node lock memory for adapters. It also returns true if they
+// will do so once the obstacle that prevents them from opening the adapters is removed.
 func usesRDMA(node *facts.Node, v checks.View) bool {
 	network := ranks.NCCLNetwork(v, node)
 	switch network.Obstacle {
@@ -87,8 +87,8 @@ func usesRDMA(node *facts.Node, v checks.View) bool {
 	return true
 }
 
-// fewFiles is the kernel's default soft limit. A rank with a lower limit runs out of files while it
-// connects to its peers.
+// fewFiles is the kernel's default soft limit on open files. A rank with a lower limit exceeds it
+// while it connects to its peers.
 const fewFiles = 1024
 
 var OpenFilesLimit = checks.Check{

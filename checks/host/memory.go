@@ -56,9 +56,9 @@ var MemoryAvailable = checks.Check{
 	}),
 }
 
-// usableMemory returns the total and the available memory in bytes, within the cgroup's limit. The
-// available amount is a lower bound: a cgroup's usage includes its page cache, which the kernel
-// frees on demand.
+// usableMemory returns the total and the available memory in bytes. Both respect the limit of the
+// cgroup. The available amount is a lower bound: the usage of a cgroup includes its page cache,
+// which the kernel frees on demand.
 func usableMemory(m *facts.Memory) (total, available int64) {
 	total, available = m.Total, m.Available
 	if m.CgroupLimit != nil && *m.CgroupLimit < total {
@@ -104,9 +104,9 @@ var NUMAMemory = checks.Check{
 	},
 }
 
-// incompleteNUMA describes the GPUs' NUMA nodes that lack CPUs or memory although another of them
-// has both. It returns nil if all are equal. If the machine does not report where its GPUs are,
-// every NUMA node with CPUs counts.
+// incompleteNUMA describes the GPUs' NUMA nodes that lack CPUs or memory, if another NUMA node of
+// the GPUs has both. It returns nil if all of them are equal. If the machine does not report which
+// NUMA nodes its GPUs belong to, every NUMA node with CPUs counts.
 //
 // Source: NVIDIA/nccl 2.30.7, misc/cudawrap.cc, ncclCuMemHostEnable: the device's
 // CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, and 0 if it has none; issues 2059 and 2190 for what drivers
@@ -131,8 +131,8 @@ func incompleteNUMA(node *facts.Node) (incomplete []string) {
 	return incomplete
 }
 
-// numaOfGPUs returns the NUMA nodes of the GPUs: as the driver reports them, otherwise as the PCI
-// bus reports them, nil if neither does.
+// numaOfGPUs returns the NUMA nodes of the GPUs. They come from the driver or, if the driver does
+// not report them, from the PCI bus. The result is nil if neither reports them.
 func numaOfGPUs(node *facts.Node) (own []int) {
 	if node.NVML != nil {
 		for _, card := range node.NVML.Cards {

@@ -45,15 +45,16 @@ func judgeNames(view checks.View) []checks.Finding {
 	return findings
 }
 
-// unanswered returns the findings on lookups that got no answer on a node. If the launch needs one
-// of the names, the result is unknown. Otherwise the name service is only slow or down.
+// unanswered returns the findings for lookups that got no answer on a node. If the launch needs one
+// of the names, the finding is unknown. Otherwise the finding only says that the name service is
+// slow or down.
 func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) []checks.Finding {
 	var late []string
 	why := ""
 	for _, lookup := range node.Names.Lookups {
 		name := hostfile.Bare(lookup.Name)
 		switch {
-		case !lookup.Unanswered, name == view.Launch.CallBack(view.Head).Name: // launcher-callback checks that name
+		case !lookup.Unanswered, name == view.Launch.CallBack(view.Head).Name: // launcher-callback checks the second kind of name
 		case looksUp(name), name == node.Names.Own && names.LooksUpOwn(view, node), lookup.Error == facts.OutOfTime:
 			return names.Unanswered(node)
 		default:
@@ -79,9 +80,9 @@ func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) [
 
 func (t nameTable) judge() []checks.Finding { return append(t.unresolved(), t.elsewhere()...) }
 
-// unresolved returns the findings on names that do not resolve. A node that lacks many names gets a
-// finding of its own; a name that most nodes lack gets one for all of them. Each finding names what
-// must be repaired.
+// unresolved returns the findings for names that do not resolve. A name that most nodes cannot
+// resolve gets one finding for all these nodes. Any other name is reported under each node that
+// cannot resolve it. Each finding names what must be repaired.
 func (t nameTable) unresolved() (findings []checks.Finding) {
 	nowhere, widely, here := t.lacking()
 	if nowhere.names != nil {
@@ -126,9 +127,9 @@ type unresolvable struct {
 	askers []string
 }
 
-// lacking sorts names that do not resolve everywhere into three kinds: names that resolve nowhere
-// and that no rank needs, names that most nodes cannot resolve, and, by node, names that only few
-// nodes cannot resolve.
+// lacking sorts names that do not resolve everywhere into three kinds. nowhere holds names that
+// resolve nowhere and that no rank needs. widely holds names that most nodes cannot resolve. here
+// maps each node to the names that only this node and few others cannot resolve.
 func (t nameTable) lacking() (nowhere, widely unresolvable, here map[string][]*facts.Node) {
 	here = map[string][]*facts.Node{}
 	for _, target := range t.targets {
@@ -156,8 +157,8 @@ func (t nameTable) lacking() (nowhere, widely unresolvable, here map[string][]*f
 	return nowhere, widely, here
 }
 
-// isAlias reports whether a name that no node resolves is an alias from the ssh configuration:
-// preflight reached the node with it, and the node has another hostname.
+// isAlias reports whether a name that no node resolves is an alias from the ssh configuration. It
+// is one if preflight reached the node under this name, and the node has another hostname.
 func isAlias(target *facts.Node) bool {
 	return target.Reached && (target.Names == nil || target.Names.Own != hostfile.Bare(target.Name))
 }
@@ -190,8 +191,8 @@ func (t nameTable) elsewhere() []checks.Finding {
 
 type nameTable struct {
 	observers []*facts.Node
-	targets   []*facts.Node       // hostfile entries that are names, not addresses
-	answers   map[string][]answer // by entry; nodes that resolved a sample have no answer for the rest
+	targets   []*facts.Node       // hostfile entries that are names and not addresses
+	answers   map[string][]answer // the answers for each hostfile entry; nodes that resolved only a sample have no answer for the other entries
 	lookedUp  bool                // whether the launch resolves the targets
 	byGloo    bool                // whether ranks communicate over gloo only
 }
@@ -219,16 +220,17 @@ func newNameTable(view checks.View) nameTable {
 	return t
 }
 
-// of returns the table reduced to the names that the launch resolves, or to the others.
+// of returns a table that contains only names that the launch resolves, or only names that it does
+// not resolve.
 func (t nameTable) of(looksUp func(name string) bool, lookedUp bool) nameTable {
 	t.lookedUp = lookedUp
 	t.targets = compare.Without(t.targets, func(target *facts.Node) bool { return looksUp(hostfile.Bare(target.Name)) != lookedUp })
 	return t
 }
 
-// rightAddresses returns the addresses that a name should resolve to: an answer that contains the
-// address at which the node was reached, otherwise the answer of most nodes, nil if there is
-// neither. groups holds all answers except loopback addresses.
+// rightAddresses returns the addresses to which a name should resolve. They are the answer that
+// contains the address at which preflight reached the node, otherwise the answer of most nodes, and
+// nil if there is neither. groups holds all answers except loopback addresses.
 func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []compare.Group) {
 	at := map[string]int{}
 	total := 0
@@ -265,8 +267,8 @@ func bareNames(nodes []*facts.Node) []string {
 }
 
 // correctNames returns commands that correct names in /etc/hosts. If the right address is unknown,
-// the command shows where the wrong answer comes from. The file is overwritten in place, because in
-// a container it is a mount, which sed -i cannot replace.
+// it returns a command that shows where the wrong answer comes from. The commands overwrite the
+// file in place. In a container the file is a mount, which sed -i cannot replace.
 func correctNames(wrong []wrongName) []fix.Command {
 	var commands []fix.Command
 	for _, w := range wrong[:min(3, len(wrong))] {
@@ -282,11 +284,11 @@ func correctNames(wrong []wrongName) []fix.Command {
 type wrongName struct {
 	name       string
 	got, right []string // addresses; right is empty if only the node itself has an answer
-	writeDown  string   // the right address for /etc/hosts, preferably the one that the node was reached at
+	writeDown  string   // the right address for /etc/hosts, preferably the address at which preflight reached the node
 }
 
 func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Finding) {
-	wrong = map[string][]wrongName{} // by observer
+	wrong = map[string][]wrongName{} // wrong names by observer
 	for _, target := range t.targets {
 		right, groups := t.rightAddresses(target)
 		if right == nil && len(groups) > 1 {
@@ -359,9 +361,9 @@ var Distinct = checks.Check{
 	},
 }
 
-// duplicateLines returns one command that deletes all entries but the first from the hostfile. A
-// single command is needed because line numbers change with each deletion. Hosts that were given
-// with -w have no line and are excluded instead.
+// duplicateLines returns one command that deletes all entries but the first from the hostfile. It
+// must be a single command because line numbers change with each deletion. Hosts that were given
+// with -w have no line, so the command excludes them instead.
 func duplicateLines(names []string, v checks.View) (commands []fix.Command) {
 	line := map[string]int{}
 	for _, host := range v.Launch.Hosts {

@@ -30,7 +30,7 @@ var SHMSize = checks.Check{
 		usual := ranks.FleetNCCL(view)
 		return checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {
 			of := load{cmp.Or(nccl.Version(node), usual), node.Slots}
-			return tooSmall(node, checks.Remember(view, of, func() need { return of.need(view) })) // most nodes of a large fleet are equal
+			return tooSmall(node, checks.Remember(view, of, func() need { return of.need(view) })) // computed once for equal nodes, because most nodes of a large fleet are equal
 		})(view)
 	},
 }
@@ -58,7 +58,7 @@ func tooSmall(node *facts.Node, need need) []checks.Finding {
 		f.Summary = fmt.Sprintf("/dev/shm has %s, needs %s", got, want)
 		f.WouldSee = noRoomFor(need.block)
 		if shm.Size >= need.nccl {
-			f.WouldSee = dataLoaderKilled // NCCL finds enough room, but DataLoader workers do not
+			f.WouldSee = dataLoaderKilled // NCCL finds enough space, but DataLoader workers do not
 		}
 		if need.nccl == 0 {
 			f.Verdict = checks.Warn
@@ -86,30 +86,31 @@ func tooSmall(node *facts.Node, need need) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// noRoomFor returns NCCL's message (misc/shmutils.cc, 2.23.4 and later). The size tells which kind
-// of block did not fit.
+// noRoomFor returns the message of NCCL when /dev/shm is full (misc/shmutils.cc, 2.23.4 and later).
+// The size in the message shows which kind of block did not fit.
 func noRoomFor(bytes int64) string {
 	return fmt.Sprintf("Error: failed to extend /dev/shm/nccl-XXXXXX to %d bytes, error: No space left on device (28)", bytes)
 }
 
-// onlyWorkers precedes the error that a script without NCCL ends with. Python's locks are
-// semaphores in /dev/shm (sem_open(3)); torchrun, DeepSpeed's launcher and gloo use none. Seen with
-// torch 2.15 and DeepSpeed 0.19.8.
+// onlyWorkers is the text before the error with which a script without NCCL ends. Python's locks
+// are semaphores in /dev/shm (sem_open(3)). torchrun, DeepSpeed's launcher and gloo use none. Seen
+// with torch 2.15 and DeepSpeed 0.19.8.
 const onlyWorkers = "nothing, unless the script uses DataLoader workers or multiprocessing; then "
 
-// dataLoaderKilled is torch's message (utils/data/_utils/signal_handling.py, 2.5).
+// dataLoaderKilled is torch's message for a DataLoader worker that was killed
+// (utils/data/_utils/signal_handling.py, 2.5).
 const dataLoaderKilled = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. " +
 	"It is possible that dataloader's workers are out of shared memory."
 
 const noSHM = "/dev/shm does not exist"
 
 type load struct {
-	nccl  string // version
+	nccl  string // the version of NCCL
 	ranks int
 }
 
-// need is the space that /dev/shm must have in bytes, NCCL's part of it, the size of one NCCL
-// block, and the arithmetic as text.
+// need is the space that /dev/shm must have. It holds the total in bytes, NCCL's part of the total,
+// the size of one NCCL block, and the calculation as text.
 type need struct {
 	bytes, nccl, block int64
 	ofNCCL             bool // whether NCCL is used at all
@@ -138,8 +139,8 @@ var SHMLimits = checks.Check{
 }
 
 const (
-	fewInodes  = 1024     // segments that the ranks and DataLoader workers of a node create at a time
-	smallSysV  = 64 << 20 // bytes; 32 MiB was the kernel's default before 3.16
+	fewInodes  = 1024     // segments that the ranks and DataLoader workers of a node create at the same time
+	smallSysV  = 64 << 20 // in bytes; 32 MiB was the kernel's default before 3.16
 	fewSysVIDs = 128
 )
 
@@ -156,7 +157,7 @@ func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding)
 		case !ranks.UsesNCCL(view):
 			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"OSError: [Errno 28] No space left on device"
 		case shm.FreeInodes > int64(max(node.Slots, 1)):
-			f.Verdict = checks.Warn // enough for one file per rank, the minimum for NCCL
+			f.Verdict = checks.Warn // the inodes suffice for one file per rank, the minimum for NCCL
 		}
 		findings = append(findings, f)
 	}
@@ -207,12 +208,12 @@ var SHMWritable = checks.Check{
 	}),
 }
 
-// staleAfter is the age in seconds after which an unmapped segment counts as left behind. A live
-// program shares a new segment with other processes within moments.
+// staleAfter is the age, in seconds, after which a segment that no process maps counts as left
+// behind. A live program shares a new segment with other processes within moments.
 const staleAfter = 600
 
-// segmentNames are prefixes of the names that programs of a training job give their segments. These
-// programs delete their segments when they end normally.
+// segmentNames lists the prefixes of the names that programs of a training job give to their
+// segments. These programs delete their segments when they end normally.
 var segmentNames = []string{
 	"nccl-",                               // NCCL
 	"torch_",                              // torch.multiprocessing, DataLoader workers
@@ -243,9 +244,9 @@ var SHMLeftovers = checks.Check{
 	}),
 }
 
-// leftovers returns the segments that ended programs left on a node, and the number of bytes in
-// segments that may still be in use. Only root can map another user's segment, so a segment of the
-// login user that none of that user's processes maps is left over.
+// leftovers returns the segments that ended programs left behind on a node. It also returns the
+// number of bytes in segments that may still be in use. Only root can map another user's segment.
+// Therefore a segment of the login user that no process of that user maps is left over.
 func leftovers(node *facts.Node) (left []facts.Segment, unclear int64) {
 	for _, segment := range node.SHM.Segments {
 		named := slices.ContainsFunc(segmentNames, func(start string) bool { return strings.HasPrefix(segment.Name, start) })
@@ -279,8 +280,8 @@ func leftBehind(node *facts.Node, left []facts.Segment) checks.Finding {
 	}
 }
 
-// leftBySmoke reports files of the smoke test's ranks. They belong to the login user, because the
-// ranks ran as that user.
+// leftBySmoke returns the finding for files that the ranks of the smoke test left behind. The files
+// belong to the login user, because the ranks ran as that user.
 func leftBySmoke(paths []string) checks.Finding {
 	names := text.Map(paths, func(path string) string { return strings.TrimPrefix(path, "/dev/shm/") })
 	return checks.Finding{
@@ -290,8 +291,8 @@ func leftBySmoke(paths []string) checks.Finding {
 	}
 }
 
-// removal returns a command that deletes the segments, or one that lists them if no name is safe in
-// a command.
+// removal returns a command that deletes the segments. If no name is safe in a command, it returns
+// a command that lists the segments.
 func removal(sudo fix.Arg, names []string) []fix.Command {
 	const atMost = 20 // names per command
 	var paths []string
@@ -306,6 +307,6 @@ func removal(sudo fix.Arg, names []string) []fix.Command {
 	return []fix.Command{fix.On("%srm -f %s", sudo, fix.List[fix.Name](" ", paths))}
 }
 
-// canBeNamed reports whether a name is safe in a command: no shell splits it, and it stays in
-// /dev/shm.
+// canBeNamed reports whether a name is safe in a command. No shell may split the name, and its path
+// must stay in /dev/shm.
 func canBeNamed(name string) bool { return text.IsPlain(name) && !strings.Contains(name, "/") }

@@ -15,13 +15,13 @@ import (
 	"preflight/facts"
 )
 
-// ownThreads is the number of threads that every rank starts: its main thread, autograd's thread
-// for each device, torch's watchdog, heartbeat and memory-pinning threads, NCCL's proxy for each
-// communicator, and those of the CUDA driver. On CPUs there are fewer.
+// ownThreads is the number of threads that every rank starts. They are its main thread, autograd's
+// thread for each device, torch's watchdog, heartbeat and memory-pinning threads, NCCL's proxy for
+// each communicator, and the threads of the CUDA driver. On CPUs there are fewer.
 const ownThreads = 24
 
-// mostBLAS is the largest number of threads that the OpenBLAS in numpy's wheels starts. It starts
-// all of them when numpy is imported (MacPython/openblas-libs, NUM_THREADS=64).
+// mostBLAS is the largest number of threads that the OpenBLAS in numpy's wheels starts. OpenBLAS
+// starts all of them when numpy is imported (MacPython/openblas-libs, NUM_THREADS=64).
 const mostBLAS = 64
 
 var ProcessLimit = checks.Check{
@@ -59,8 +59,8 @@ func judgeThreads(view checks.View, node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// threadLimit returns the tighter of the two limits that apply to the ranks of a node, -1 if none
-// applies.
+// threadLimit returns the tighter of the two limits on threads that apply to the ranks of a node.
+// It returns -1 if neither applies.
 //
 // Source: copy_process in kernel/fork.c, Linux 6.6, which exempts root from the user's limit.
 func threadLimit(node *facts.Node) (limit int64, which string, isCgroup bool) {
@@ -117,7 +117,8 @@ func judgeShare(view checks.View, node *facts.Node) []checks.Finding {
 	}}
 }
 
-// moreProcessors returns how to lift the limit that keeps a session from using all CPUs.
+// moreProcessors returns the commands or notes that lift the limit that prevents a session from
+// using all CPUs.
 func moreProcessors(node *facts.Node) []fix.Command {
 	switch container := ranks.ContainerOf(node); {
 	case container == "kubernetes":

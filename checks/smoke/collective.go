@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smoke judges the results of the smoke test: what the ranks computed, and how they
+// Package smoke checks the results of the smoke test: what the ranks computed, and how they
 // communicated before the launch.
 //
-// It does not treat a slow result as a wrong one, and blames no node that the trials did not prove
-// to be at fault.
+// It does not treat a slow result as a wrong one. It blames a node only if the trials proved that
+// the node is at fault.
 package smoke
 
 import (
@@ -36,7 +36,7 @@ var Collective = checks.Check{
 	},
 }
 
-// apart returns the findings for a node that did not succeed together with the others.
+// apart returns the findings for a node that did not succeed together with all other nodes.
 func apart(view checks.View, node *facts.Node, nodes []*facts.Node, told map[string]bool) []checks.Finding {
 	switch node.Smoke.Fault {
 	case "":
@@ -74,8 +74,8 @@ func apart(view checks.View, node *facts.Node, nodes []*facts.Node, told map[str
 	return []checks.Finding{fault(view, all, summary)}
 }
 
-// untried returns an unknown for a node without a finding that took no part in an all-reduce of all
-// nodes.
+// untried returns an unknown for a node that has no finding but took no part in an all-reduce of
+// all nodes.
 func untried(node *facts.Node) []checks.Finding {
 	for _, stage := range []facts.SmokeStage{facts.SmokeOne, facts.SmokeAll} {
 		if slices.Contains(node.Smoke.Untried, stage) {
@@ -97,7 +97,7 @@ var stageWords = map[facts.SmokeStage]string{
 	facts.SmokeRail: "two nodes over one rail at a time",
 }
 
-// among returns the nodes with these names, in the order of the fleet.
+// among returns those of the nodes that have one of the names, in the order of the fleet.
 func among(nodes []*facts.Node, names ...string) []*facts.Node {
 	return compare.Without(nodes, func(node *facts.Node) bool { return !slices.Contains(names, node.Name) })
 }
@@ -147,7 +147,7 @@ func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding
 	return narrowed(view, f, nodes)
 }
 
-// narrowed adds to a finding what the trials over single rails showed.
+// narrowed adds the results of the trials over single rails to a finding.
 func narrowed(view checks.View, f checks.Finding, nodes []*facts.Node) checks.Finding {
 	for _, node := range nodes {
 		with := checks.NamesOf(nodes)

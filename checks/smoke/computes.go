@@ -29,7 +29,7 @@ var Computes = checks.Check{
 	},
 }
 
-// uncomputed returns the finding for a node with a rank that fails without other ranks.
+// uncomputed returns the finding for a node on which a rank fails even without other ranks.
 func uncomputed(view checks.View, node *facts.Node) []checks.Finding {
 	var failures []facts.SmokeFailure
 	for _, rank := range node.Smoke.Ranks {
@@ -106,8 +106,8 @@ func slowness(view checks.View) []fix.Command {
 
 func operations(rate float64) string { return humanize.SIWithDigits(rate, 1, "op/s") }
 
-// usualOf returns the median rate over all ranks of each kind. of returns the kind, "" for ranks to
-// leave out. Kinds that too few nodes have are left out.
+// usualOf returns the median rate of each kind, over all ranks of the kind. of returns the kind of
+// a rank, or "" for a rank to leave out. usualOf leaves out kinds that too few nodes have.
 func usualOf(nodes []*facts.Node, of func(*facts.Node, facts.SmokeRank) (kind string, rate float64)) map[string]float64 {
 	rates, have := map[string][]float64{}, map[string]map[string]bool{}
 	for _, node := range nodes {

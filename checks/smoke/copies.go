@@ -42,7 +42,7 @@ var Copies = checks.Check{
 	},
 }
 
-// copyKinds are the directions of copies, and whether they cross the PCIe link.
+// copyKinds lists the directions of copies, and whether each crosses the PCIe link.
 var copyKinds = []struct {
 	what    string
 	rate    func(facts.SmokeRank) float64
@@ -96,7 +96,7 @@ func slowCopies(node *facts.Node, usual []map[string]float64, least float64) (fi
 	}}
 }
 
-// pcie is the PCIe link of a GPU, the zero value if unknown.
+// pcie is the PCIe link of a GPU. It is the zero value if the link is unknown.
 type pcie struct{ generation, width int }
 
 func linkOf(node *facts.Node, rank facts.SmokeRank) pcie {
@@ -115,14 +115,14 @@ func (p pcie) String() string {
 	return fmt.Sprintf("PCIe %d.0 x%d", p.generation, p.width)
 }
 
-// laneRates are the rates of a lane in one direction, in bit/s, by generation. They exclude the
+// laneRates lists the rates of a lane in one direction, in bit/s, by generation. They exclude the
 // line code: 8b/10b for generations one and two, 128b/130b for three to five, and 236 of every 256
 // bytes for six.
 //
 // Source: the PCI Express base specifications, 1.0 to 6.0.
 var laneRates = []float64{1: 2e9, 2: 4e9, 3: 7.877e9, 4: 15.754e9, 5: 31.508e9, 6: 59e9}
 
-// rate returns the rate of the link in one direction in bit/s, 0 if unknown.
+// rate returns the rate of the link in one direction in bit/s, or 0 if it is unknown.
 func (p pcie) rate() float64 {
 	if p.generation < 0 || p.generation >= len(laneRates) {
 		return 0

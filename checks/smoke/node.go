@@ -56,7 +56,7 @@ func unreduced(view checks.View, node *facts.Node) []checks.Finding {
 	return []checks.Finding{put(view, f, node, trial.Failures, ofItself(trial.Failures))}
 }
 
-// isAlone reports whether a finding of gpu-computes prevents other tests on a node.
+// isAlone reports whether a finding of gpu-computes prevents all other tests on a node.
 func isAlone(view checks.View, node *facts.Node) bool {
 	return view.Found(computesID, checks.Fail, checks.Unknown)[node.Name]
 }

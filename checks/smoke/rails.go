@@ -15,8 +15,9 @@ import (
 	"preflight/launch"
 )
 
-// byRail returns which rails failed when a node and a partner were tested over one rail at a time,
-// and the commands to check these rails. words is "" if they were not tested.
+// byRail describes which rails failed when a node and a partner were tested over one rail at a
+// time. It also returns the commands that check these rails. words is "" if the rails were not
+// tested.
 func byRail(view checks.View, node *facts.Node, with []string) (words string, way []fix.Command) {
 	var fail, pass []string
 	for _, trial := range node.Smoke.Trials {
@@ -45,7 +46,7 @@ func byRail(view checks.View, node *facts.Node, with []string) (words string, wa
 	return words, way
 }
 
-// others describes the rails that work.
+// others returns the words that describe the rails that work.
 func others(rails []string) string {
 	if len(rails) == 1 {
 		return rails[0]
@@ -54,7 +55,7 @@ func others(rails []string) string {
 }
 
 // seeRails returns the commands that check the failing rails. If the launch does not choose ports
-// itself, it can avoid these until they are repaired.
+// itself, the commands also make it avoid these rails until they are repaired.
 func seeRails(view checks.View, node *facts.Node, rails []string) (way []fix.Command) {
 	for _, rail := range rails {
 		if adapter, _, isPort := strings.Cut(rail, ":"); isPort {
@@ -69,8 +70,8 @@ func seeRails(view checks.View, node *facts.Node, rails []string) (way []fix.Com
 	return way
 }
 
-// slowRails describes the rails of a node that are much slower alone than its other rails, "" for
-// none.
+// slowRails describes the rails of a node that, tested alone, are much slower than its other rails.
+// It returns "" if there are none.
 func slowRails(node *facts.Node) string {
 	var rates []float64
 	for _, trial := range node.Smoke.Trials {

@@ -17,27 +17,28 @@ import (
 	"preflight/launch/nccl"
 )
 
-// saying is an error message that identifies a cause. Package explain knows many more, but it
-// imports the checks, so they cannot import it.
+// saying is an error message that identifies a cause. Package explain knows many more messages, but
+// it imports the checks, so the checks cannot import it.
 type saying struct {
-	texts  []string // any of these, in lower case
+	texts  []string // the message contains any of these texts; they are in lower case
 	means  string
-	checks []string // checks of the same cause; if one fails, only it reports the cause
+	checks []string // checks that report the same cause; if one of them fails, only that check reports the cause
 	fix    func(view checks.View, node *facts.Node) []fix.Command
 }
 
-// sayings are ordered: the first match is the closest to the cause. Texts of errno are glibc's
-// (2.36, sysdeps/gnu/errlist.h), which libraries append to their own.
+// sayings lists the error messages in order: the first that matches is the closest to the cause.
+// Texts of errno are those of glibc (2.36, sysdeps/gnu/errlist.h), which libraries append to their
+// own texts.
 var sayings = []saying{
-	// NCCL 2.30.7, src/os/linux.cc, before that src/misc/shmutils.cc: the file's name, or "shared
-	// memory segment".
+	// NCCL 2.30.7, src/os/linux.cc, in older releases src/misc/shmutils.cc. The message has the
+	// file's name, or "shared memory segment".
 	{[]string{"/dev/shm", "shared memory"}, "no shared memory", []string{"shm-size", "shm-writable"}, only(
 		fix.On("df -h /dev/shm; ls -l /dev/shm   # is it full, or not writable?").As(fix.Look),
 	)},
 	// NCCL 2.30.7, src/misc/ibvwrap.cc: "Call to ibv_reg_mr failed"; libibverbs 44, init.c, warns
 	// of a low RLIMIT_MEMLOCK.
 	{[]string{"ibv_reg_mr", "ibv_create_cq", "memlock"}, "memory cannot be locked", []string{"memlock-limit"}, ofNode(remedy.RaiseMemlock)},
-	// EMFILE, from any call that opens a file.
+	// The text of EMFILE, the error of any call that opens a file.
 	{[]string{"too many open files"}, "the limit on open files is too low", []string{"open-files-limit"}, ofNode(remedy.RaiseOpenFiles)},
 	// NCCL 2.30.7, src/bootstrap.cc, src/transport/net_socket.cc and net_ib/init.cc ("NET/IB : No
 	// IP interface found.", about the sockets that set up connections); gloo cc441984,
@@ -45,32 +46,32 @@ var sayings = []saying{
 	{[]string{"no socket interface found", "no interface found", "no ip interface found", "no usable listening interface", "unable to find address", "unable to resolve hostname"}, "no usable network interface", []string{"nic-choice", "nic-same"}, only(
 		fix.On("ip -br address; env | grep SOCKET_IFNAME").As(fix.Look),
 	)},
-	// NCCL 2.30.7, src/misc/ibvwrap.cc for calls, src/transport/net_ib/p2p.cc for completions:
-	// "NET/IB: Got completion from peer".
+	// NCCL 2.30.7, src/misc/ibvwrap.cc for calls. src/transport/net_ib/p2p.cc has the text for
+	// completions: "NET/IB: Got completion from peer".
 	{[]string{"ibv_", "net/ib"}, "InfiniBand or RoCE fails", []string{"ib-links", "ib-same"}, only(
 		fix.On("ibstat; show_gids   # the port, its GID and its link layer").As(fix.Look),
 		fix.On(`sudo dmesg -T | grep -iE "mlx5|infiniband"`).As(fix.Look),
 	)},
-	// The texts of CUDA's errors 214, 700, 715, 719 and their names in cuda.h 12. "illegal
-	// instruction" alone is a SIGILL of the process, not of a GPU.
+	// The texts of CUDA's errors 214, 700, 715 and 719, and their names in cuda.h 12. "illegal
+	// instruction" alone is a SIGILL of the process and not of a GPU.
 	{[]string{"uncorrectable", "unspecified launch failure", "illegal memory access", "illegal instruction was encountered", "error_illegal_instruction"}, "the GPU or its memory is broken", []string{"gpu-healthy"}, only(
 		fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`).As(fix.Look),
 		fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT").As(fix.Look),
 	)},
-	// CUDA's error 802.
+	// The texts of CUDA's error 802.
 	{[]string{"system not yet initialized", "system_not_ready"}, "the NVSwitches are not set up", []string{"gpu-fabric"}, only(
 		fix.On("systemctl status nvidia-fabricmanager").As(fix.Look),
 	)},
-	// CUDA's error 2, and the error of torch's allocator.
+	// The text of CUDA's error 2, and of the error of torch's allocator.
 	{[]string{"out of memory"}, "out of memory", []string{"gpu-idle", "memory-available"}, only(
 		fix.On("nvidia-smi; free -h; sudo dmesg -T | grep -i 'out of memory'").As(fix.Look),
 	)},
-	// CUDA's error 209.
+	// The texts of CUDA's error 209.
 	{[]string{"no kernel image", "no_binary_for_gpu"}, "the libraries have no code for this GPU", []string{"torch-same"}, only(
 		fix.On("nvidia-smi --query-gpu=name,compute_cap --format=csv   # install a torch that is built for it").As(fix.Look),
 	)},
-	// glibc 2.36, elf/dl-load.c and elf/dl-lookup.c, which Python's ImportError quotes;
-	// ModuleNotFoundError is CPython's own.
+	// The texts of glibc 2.36, elf/dl-load.c and elf/dl-lookup.c, which Python's ImportError
+	// quotes. ModuleNotFoundError is CPython's own.
 	{[]string{"cannot open shared object file", "undefined symbol", "importerror", "modulenotfounderror", "symbol lookup error"}, "a library cannot be loaded", []string{"python-same", "torch-same", "packages-same", "nccl-loaded"}, importTorch},
 	// NCCL 2.30.7, src/misc/socket.cc ("Connection closed by remote peer") and src/os/linux.cc
 	// ("connect to … failed : " and errno); gloo cc441984, gloo/transport/tcp/pair.cc ("Read error
@@ -80,7 +81,7 @@ var sayings = []saying{
 	{[]string{"connection reset", "connection closed", "connection refused", "connection timed out", "no route to host", "connectfullmesh", "broken pipe", "timed out", "timeout"}, "data sent over the connection is lost", []string{"node-mesh", "path-mtu"}, cutOff},
 }
 
-// looking returns the checks that sayings leave a finding to.
+// looking returns the IDs of all checks in sayings.
 func looking() (ids []string) {
 	for _, s := range sayings {
 		ids = append(ids, s.checks...)
@@ -103,7 +104,7 @@ func importTorch(view checks.View, _ *facts.Node) []fix.Command {
 	return []fix.Command{fix.On("%s -X importtime -c 'import torch; print(torch.ones(1), torch.__file__)'   # which library fails, and where Python looks for torch", fix.Path(view.Launch.Interpreter)).As(fix.Look)}
 }
 
-// cutOff returns the commands that find what lets a connection open but drops its data.
+// cutOff returns the commands that find the device that lets a connection open but drops its data.
 func cutOff(_ checks.View, node *facts.Node) []fix.Command {
 	return append(remedy.WithHostNetwork(node),
 		fix.On("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT, also by size or number: quota, connbytes, limit").As(fix.Look),
@@ -111,7 +112,7 @@ func cutOff(_ checks.View, node *facts.Node) []fix.Command {
 	)
 }
 
-// said returns the first saying that occurs in one of these lines.
+// said returns the first saying that occurs in one of the lines, or nil if none does.
 func said(lines ...string) *saying {
 	for i := range sayings {
 		if slices.ContainsFunc(lines, sayings[i].isIn) {
@@ -121,14 +122,15 @@ func said(lines ...string) *saying {
 	return nil
 }
 
-// isIn reports whether a line has the saying. It ignores NCCL's INFO lines, such as "NET/IB : Using
-// …".
+// isIn reports whether a line contains the saying. It ignores NCCL's INFO lines, such as "NET/IB :
+// Using …".
 func (s *saying) isIn(line string) bool {
 	line = strings.ToLower(line)
 	return !strings.Contains(line, "nccl info") && slices.ContainsFunc(s.texts, func(text string) bool { return strings.Contains(line, text) })
 }
 
-// telling returns the line of a log with a saying, otherwise the last line.
+// telling returns the line of a failure's log that contains a saying, or the last line if none
+// does.
 func telling(failure facts.SmokeFailure) string {
 	lines := failure.Log
 	if s := said(lines...); s != nil {
@@ -140,8 +142,8 @@ func telling(failure facts.SmokeFailure) string {
 	return ""
 }
 
-// meant returns the first saying in the failures. Messages about hangs are left out: they come from
-// the rank that waited, not from a library.
+// meant returns the first saying that occurs in the failures. It leaves out messages about hangs,
+// because they come from the rank that waited and not from a library.
 func meant(failures []facts.SmokeFailure) *saying {
 	var lines []string
 	for _, failure := range failures {
@@ -153,9 +155,9 @@ func meant(failures []facts.SmokeFailure) *saying {
 	return said(lines...)
 }
 
-// put adds the cause and the fix from the failures to a finding, or those of fallback. If another
-// check fails one of the nodes for the same cause, the finding becomes an unknown that refers to
-// that check.
+// put adds the cause and the fix to a finding. Both come from the failures, or from fallback if the
+// failures name no cause. If another check fails one of the nodes for the same cause, the finding
+// becomes an unknown that refers to that check.
 func put(view checks.View, f checks.Finding, node *facts.Node, failures []facts.SmokeFailure, fallback saying) checks.Finding {
 	cause := cmp.Or(meant(failures), &fallback)
 	for _, check := range cause.checks {
@@ -171,12 +173,13 @@ func put(view checks.View, f checks.Finding, node *facts.Node, failures []facts.
 	return f
 }
 
-// have reports whether one of the failures is of one of these kinds.
+// have reports whether at least one of the failures is of one of the kinds.
 func have(failures []facts.SmokeFailure, kinds ...facts.SmokeKind) bool {
 	return slices.ContainsFunc(failures, func(f facts.SmokeFailure) bool { return slices.Contains(kinds, f.Kind) })
 }
 
-// wouldSee returns the error message of a library in these failures, otherwise the given text.
+// wouldSee returns the error message of a library in the failures, or the text otherwise if there
+// is none.
 func wouldSee(failures []facts.SmokeFailure, otherwise string) string {
 	for _, failure := range failures {
 		switch failure.Kind {
@@ -189,7 +192,7 @@ func wouldSee(failures []facts.SmokeFailure, otherwise string) string {
 	return otherwise
 }
 
-// ofItself returns the cause for ranks of one node that fail without an error message.
+// ofItself returns the cause for ranks of a single node that fail without an error message.
 func ofItself(failures []facts.SmokeFailure) saying {
 	if have(failures, facts.SmokeHang, facts.SmokeStuck) {
 		return saying{fix: only(
@@ -204,9 +207,9 @@ func ofItself(failures []facts.SmokeFailure) saying {
 // arrive.
 var ofTheWay = saying{checks: []string{"node-mesh", "path-mtu"}, fix: wordless}
 
-// wordless returns the commands that find why nodes hang without an error message, most likely
-// cause first: ranks chose an interface that does not lead to the others, full packets are dropped,
-// a firewall filters by more than the port, a link loses packets.
+// wordless returns the commands that find out why nodes hang without an error message. The most
+// likely cause comes first: ranks chose an interface that does not lead to the other nodes, full
+// packets are dropped, a firewall filters by more than the port, or a link loses packets.
 func wordless(view checks.View, node *facts.Node) (way []fix.Command) {
 	if i := slices.IndexFunc(view.All, func(n facts.Node) bool { return slices.Contains(node.Smoke.Against, n.Name) }); i >= 0 {
 		way = between(view, node, &view.All[i])
@@ -226,7 +229,7 @@ func between(view checks.View, node, peer *facts.Node) (way []fix.Command) {
 		return way
 	}
 	way = append(way, fix.On("ip route get %s   # must use the right interface, not docker's", fix.Host(address)).At(node.Name).As(fix.Look))
-	headers := 28 // of IP and ICMP, in bytes
+	headers := 28 // headers of IP and ICMP, in bytes
 	if strings.Contains(address, ":") {
 		headers = 48
 	}

@@ -46,16 +46,17 @@ var Speed = checks.Check{
 	},
 }
 
-// way is a kind of path over which ranks reduce.
+// way is a kind of path over which ranks reduce, such as the links within a node.
 type way struct {
-	stages []facts.SmokeStage // the node's fastest trial of these counts
+	stages []facts.SmokeStage // the node's fastest trial of these stages counts
 	among  string
-	// link returns the rate that the path can carry in bit/s and its name, 0 if unknown.
+	// link returns the rate that the path can carry, in bit/s, and the name of the path. The rate
+	// is 0 if it is unknown.
 	link func(view checks.View, node *facts.Node) (rate float64, name string)
 	fix  func(view checks.View, node *facts.Node) []fix.Command
 }
 
-// ways start within a node: what is slow there is slow everywhere.
+// ways lists the paths within a node first, because a path that is slow there is slow everywhere.
 var ways = []way{
 	{[]facts.SmokeStage{facts.SmokeNode}, "among the ranks of the node", nvLinks, func(view checks.View, _ *facts.Node) []fix.Command {
 		if !ranks.UsesNCCL(view) {
@@ -68,8 +69,9 @@ var ways = []way{
 	{[]facts.SmokeStage{facts.SmokeAll}, "with all ranks", network, seeNetwork},
 }
 
-// leastStated returns the policy's minimum rate for a stage and the name of its setting, 0 for
-// none. If nodes have one rank each, "one rank per node" and "all ranks" are the same stage.
+// leastStated returns the policy's minimum rate for a stage, and the name of the setting. The rate
+// is 0 if the policy has none. If each node has a single rank, "one rank per node" and "all ranks"
+// are the same stage.
 func leastStated(policy checks.Policy, node *facts.Node, stage facts.SmokeStage) (rate float64, setting string) {
 	switch {
 	case stage == facts.SmokeNode:
@@ -80,14 +82,15 @@ func leastStated(policy checks.Policy, node *facts.Node, stage facts.SmokeStage)
 	return 0, ""
 }
 
-// group identifies rates that are comparable.
+// group identifies rates that can be compared with each other.
 type group struct {
 	stage facts.SmokeStage
 	ranks int
 	model string
 }
 
-// fastest returns a node's fastest passed trial of these stages, 0 if none passed.
+// fastest returns the group and the rate of a node's fastest passed trial of these stages. The rate
+// is 0 if no trial passed.
 func fastest(node *facts.Node, stages []facts.SmokeStage) (of group, rate float64) {
 	for _, trial := range node.Smoke.Trials {
 		if slices.Contains(stages, trial.Stage) && trial.Passed && trial.Rate > rate {
@@ -97,7 +100,7 @@ func fastest(node *facts.Node, stages []facts.SmokeStage) (of group, rate float6
 	return of, rate
 }
 
-// passed returns the number of a node's passed trials of a stage.
+// passed returns the number of a node's trials of a stage that passed.
 func passed(node *facts.Node, stage facts.SmokeStage) (n int) {
 	for _, trial := range node.Smoke.Trials {
 		if trial.Stage == stage && trial.Passed {
@@ -130,7 +133,7 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 	case rate < leastOfLink*link:
 		f.Want = fmt.Sprintf("at least half of the %s of %s", text.BitRate(link), name)
 		return f, true
-	case g.stage == facts.SmokePair && passed(node, g.stage) < 2: // the partner may be the slow one
+	case g.stage == facts.SmokePair && passed(node, g.stage) < 2: // the partner may be the slow node
 	case len(rates[g]) >= facts.UsualFrom && rate < facts.SlowTraffic*facts.Usual(rates[g]):
 		f.Got += ", " + share(rate, facts.Usual(rates[g]))
 		if rails := slowRails(node); rails != "" && g.stage == facts.SmokePair {
@@ -142,8 +145,8 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 	return f, false
 }
 
-// nvLinks returns the combined rate of the active NVLinks of the node's GPU that has the fewest. A
-// ring uses all of them.
+// nvLinks returns the combined rate of the active NVLinks of one GPU of the node: the GPU with the
+// fewest active NVLinks. A ring uses all NVLinks of a GPU.
 func nvLinks(_ checks.View, node *facts.Node) (least float64, name string) {
 	if node.NVML == nil {
 		return 0, ""
@@ -164,7 +167,8 @@ func nvLinks(_ checks.View, node *facts.Node) (least float64, name string) {
 // filledByTCP is the rate in bit/s of the fastest interface that one TCP connection can fill.
 const filledByTCP = 25e9
 
-// network returns the slowest port or interface that a node's ranks use to reach others.
+// network returns the slowest port or interface that a node's ranks use to reach other nodes, with
+// its rate.
 func network(view checks.View, node *facts.Node) (least float64, name string) {
 	for _, port := range rails(view, node) {
 		if rate := float64(port.Rate); least == 0 || rate < least {
@@ -192,7 +196,7 @@ func seeNetwork(view checks.View, node *facts.Node) []fix.Command {
 	}
 }
 
-// rails returns the InfiniBand or RoCE ports that a node's ranks use, none if they use TCP.
+// rails returns the InfiniBand or RoCE ports that a node's ranks use, or nil if the ranks use TCP.
 func rails(view checks.View, node *facts.Node) []nccl.HCAPort {
 	if !ranks.UsesNCCL(view) || node.IB == nil {
 		return nil
@@ -200,8 +204,8 @@ func rails(view checks.View, node *facts.Node) []nccl.HCAPort {
 	return ranks.NCCLNetwork(view, node).Ports
 }
 
-// interfaceOf returns the interface of a node's calls in the mesh, otherwise the one that leads to
-// its peers.
+// interfaceOf returns the interface that a node used in the mesh test, or the interface that leads
+// to its peers if there was no mesh test.
 func interfaceOf(node *facts.Node) string {
 	if node.Mesh != nil && node.Mesh.Interface != "" {
 		return node.Mesh.Interface

@@ -14,18 +14,18 @@ import (
 	"preflight/facts"
 )
 
-// IDs of the checks to which others of this package leave findings.
+// IDs of the checks that other checks of this package refer to.
 const (
 	computesID   = "gpu-computes"
 	nodeID       = "collective-node"
 	collectiveID = "collective"
 )
 
-// needs are the sections that every check of this package needs.
+// needs lists the sections that every check of this package needs.
 var needs = []facts.Section{facts.SectionSmoke}
 
 // took returns the nodes whose ranks were started, and an unknown for each other node. gpu-computes
-// reports these unknowns unless it is switched off.
+// reports these unknowns unless gpu-computes is switched off.
 func took(view checks.View, check string) (nodes []*facts.Node, found []checks.Finding) {
 	for _, node := range view.Nodes {
 		if node.Smoke.Refused == "" {
@@ -53,7 +53,7 @@ func timeUp(node *facts.Node, what string) checks.Finding {
 	return f
 }
 
-// ranked names a rank by its device, or by its number if it has none.
+// ranked names a rank by its device, or by its number if the rank has no device.
 func ranked(node *facts.Node, local int) string {
 	i := slices.IndexFunc(node.Smoke.Ranks, func(rank facts.SmokeRank) bool { return rank.LocalRank == local })
 	if i < 0 || node.Smoke.Ranks[i].Device < 0 {
@@ -63,7 +63,8 @@ func ranked(node *facts.Node, local int) string {
 	return fmt.Sprintf("GPU %d (%s)", rank.Device, cmp.Or(rank.Address, "address unknown"))
 }
 
-// happened describes a rank's failure, with the most informative line of the library's log.
+// happened describes the failure of a rank. The text includes the most informative line of the
+// library's log.
 func happened(failure facts.SmokeFailure) string {
 	text := failure.Call
 	switch failure.Kind {
@@ -91,7 +92,7 @@ func happened(failure facts.SmokeFailure) string {
 	return text
 }
 
-// number formats a value. nil is NaN, which JSON cannot express.
+// number formats a value. nil stands for NaN, which JSON cannot express.
 func number(value *float64) string {
 	if value == nil {
 		return "NaN"
@@ -99,7 +100,7 @@ func number(value *float64) string {
 	return strconv.FormatFloat(*value, 'g', -1, 64)
 }
 
-// allHappened describes the failures of a node. Equal ones are joined.
+// allHappened describes the failures of a node. It describes equal failures only once.
 func allHappened(node *facts.Node, failures []facts.SmokeFailure) string {
 	var texts []string
 	met := map[string][]string{}
@@ -118,13 +119,13 @@ func allHappened(node *facts.Node, failures []facts.SmokeFailure) string {
 	return strings.Join(texts, "; ")
 }
 
-// areAbsent reports whether all failures mean that the library for the test is missing, which says
-// nothing about the node.
+// areAbsent reports whether all failures mean that the library for the test is missing. Such
+// failures say nothing about the node.
 func areAbsent(failures []facts.SmokeFailure) bool {
 	return len(failures) > 0 && !slices.ContainsFunc(failures, func(f facts.SmokeFailure) bool { return f.Kind != facts.SmokeAbsent })
 }
 
-// wayOut returns an unknown with the way to run the test with another engine.
+// wayOut returns an unknown whose remedy says how to run the test with another engine.
 func wayOut(view checks.View, node *facts.Node, failures []facts.SmokeFailure) checks.Finding {
 	f := checks.UnknownFor(node, "cannot run the test: "+failures[0].Call+": "+failures[0].Message)
 	switch {
@@ -138,10 +139,10 @@ func wayOut(view checks.View, node *facts.Node, failures []facts.SmokeFailure) c
 	return f
 }
 
-// share returns a rate as a percentage of another.
+// share returns the rate as a percentage of another rate.
 func share(rate, of float64) string { return fmt.Sprintf("%.0f %%", 100*rate/of) }
 
-// stated returns the Want for a minimum rate of the policy.
+// stated returns the text of Want for a minimum rate that the policy sets.
 func stated(least, setting string) string {
 	return fmt.Sprintf("at least %s (policy %s)", least, setting)
 }

@@ -51,8 +51,8 @@ func judgeLogins(view checks.View) []checks.Finding {
 	return findings
 }
 
-// remarked replaces the findings that matter only if nodes start each other by one remark on a
-// pass.
+// remarked joins the findings that matter only to launchers whose nodes start each other. It
+// replaces them by one remark on a pass.
 func remarked(findings []checks.Finding, launcher string) []checks.Finding {
 	var blamed, left []checks.Finding
 	var nodes []string
@@ -75,7 +75,7 @@ func remarked(findings []checks.Finding, launcher string) []checks.Finding {
 	return append(left, checks.Finding{Verdict: checks.Pass, Summary: what})
 }
 
-// finding returns the finding for a suspect.
+// finding returns the finding for a suspect of the login test.
 func (l *loginTries) finding(s proof.Suspect) checks.Finding {
 	first := s.Failed[0]
 	return checks.Finding{
@@ -93,15 +93,16 @@ func (l *loginTries) finding(s proof.Suspect) checks.Finding {
 	}
 }
 
-// loginTries holds the logins that every node tried to the others.
+// loginTries holds the logins that every node tried to the other nodes.
 type loginTries struct {
 	view      checks.View
 	names     []string
 	nodes     map[string]*facts.Node
 	tries     []proof.Attempt
-	unable    []*facts.Node    // nodes without ssh
+	unable    []*facts.Node    // nodes that have no ssh client
 	explained []checks.Finding // unknowns, and skips for causes that another check reports
-	// misnaming holds the nodes that host-names reports. It is computed on first use.
+	// misnaming holds the nodes for which host-names reports a finding. It is computed on first
+	// use.
 	misnaming map[string]bool
 }
 
@@ -111,7 +112,7 @@ func newLoginTries(view checks.View) *loginTries {
 		l.names = append(l.names, node.Name)
 		l.nodes[node.Name] = node
 	}
-	explained := map[string][]string{} // check → nodes
+	explained := map[string][]string{} // check → the nodes that it reports
 	anyFailed := slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return len(node.Logins.Failed) > 0 })
 	for _, node := range view.Nodes {
 		logins := node.Logins
@@ -124,7 +125,7 @@ func newLoginTries(view checks.View) *loginTries {
 			continue
 		}
 		for _, peer := range logins.Passed {
-			if anyFailed && l.nodes[peer] != nil { // otherwise the passed logins are not needed
+			if anyFailed && l.nodes[peer] != nil { // if no login failed, the passed logins are not needed
 				l.tries = append(l.tries, proof.Attempt{From: node.Name, To: peer})
 			}
 		}
@@ -148,7 +149,7 @@ func newLoginTries(view checks.View) *loginTries {
 	return l
 }
 
-// explainedBy returns the check that reports why a login failed, "" if it is this one.
+// explainedBy returns the check that reports why a login failed, or "" if no other check does.
 func (l *loginTries) explainedBy(node *facts.Node, login *facts.Login) string {
 	peer := l.nodes[login.Peer]
 	gotThere := slices.Contains([]string{"host-key", "denied", "shell"}, login.Cause)
@@ -167,9 +168,9 @@ func (l *loginTries) explainedBy(node *facts.Node, login *facts.Login) string {
 	return ""
 }
 
-// isMisled reports whether the peer's name leads the caller to an address that the peer does not
-// have, and host-names reports that. A machine at a wrong address has another host key, accepts no
-// key, or does not exist.
+// isMisled reports whether the peer's name leads the node to an address that the peer does not
+// have, and host-names reports that. The machine at the wrong address has another host key, accepts
+// no key, or does not exist.
 func (l *loginTries) isMisled(node, peer *facts.Node, gotThere bool) bool {
 	lookup, asked := names.LookupOf(node, hostfile.Bare(peer.Name))
 	if !asked || len(lookup.Addresses) == 0 && gotThere || names.LeadsTo(lookup.Addresses, peer) {
@@ -186,7 +187,7 @@ func (l *loginTries) inOrder(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(l.names), func(name string) bool { return !slices.Contains(names, name) })
 }
 
-// loginCauses describes the causes of facts.Login.
+// loginCauses maps the causes of facts.Login to their descriptions.
 var loginCauses = map[string]string{
 	"name":     "the name does not resolve",
 	"connect":  "no connection to sshd",
@@ -197,8 +198,8 @@ var loginCauses = map[string]string{
 	"other":    "ssh fails",
 }
 
-// remedy returns the commands, typed on the launching machine, that let the callers of a suspect
-// log in to its callees.
+// remedy returns the commands that let the callers of a suspect log in to its callees. A person
+// types them on the launching machine.
 func (l *loginTries) remedy(s proof.Suspect) []fix.Command {
 	var from, to []string
 	for _, try := range s.Failed {

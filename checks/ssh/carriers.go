@@ -4,11 +4,11 @@ package ssh
 
 import "slices"
 
-// ofLaunchingMachine are the causes on the launching machine. Their words do not depend on the
-// carrier.
+// ofLaunchingMachine lists the causes that are on the launching machine. Their texts do not depend
+// on the carrier, the program that reaches the nodes.
 var ofLaunchingMachine = []string{"head-limit", "head-stood", "head-busy", "interrupted"}
 
-// failureBy returns the failure for a cause if another carrier than ssh reached the node.
+// failureBy returns the failure for a cause if a carrier other than ssh reached the node.
 func failureBy(carrier, cause string) failure {
 	table := failures()
 	own, known := table.Carriers[carrier]
@@ -16,7 +16,7 @@ func failureBy(carrier, cause string) failure {
 		own = table.Carriers["srun"]
 	}
 	families := []map[string]failure{own, table.Checks[enterID], table.Checks["agent-start"]}
-	if carrier == "mpirun" { // uses ssh itself, so ssh's failures apply
+	if carrier == "mpirun" { // mpirun itself uses ssh, so ssh's failures apply
 		families = append(families, table.Checks["ssh-reach"], table.Checks["ssh-host-key"], table.Checks["ssh-login"], table.Checks["ssh-shell"])
 	}
 	for _, causes := range families {

@@ -18,20 +18,21 @@ import (
 	"preflight/launch"
 )
 
-// blame says what is broken, for a launch that needs no ssh. "" means only ssh (its server, keys
-// and accounts) or preflight's agent.
+// blame says what is broken, for a launch that needs no ssh. "" means that only ssh is broken (its
+// server, keys and accounts), or only preflight's agent.
 type blame string
 
 const (
-	// hostOrPort is a machine that is down, or a firewall on the ssh port. If a Slurm job has the
-	// machine, it is up, so it is the firewall.
+	// hostOrPort means that the machine is down, or that a firewall closes the ssh port. If a Slurm
+	// job has the machine, the machine is up, so the firewall is the cause.
 	hostOrPort blame = "host-or-port"
-	// host is a machine that no program can reach, or its network.
+	// host means that no program can reach the machine: the machine or its network is down.
 	host blame = "host"
 )
 
-// failureOf returns the failure for the cause of a failed login, and the check that fails: the
-// cause's own check, otherwise that of the stage. Unknown causes are "unexpected".
+// failureOf returns the failure for the cause of a failed login, and the check that fails. That is
+// the cause's own check if it has one, otherwise the check of the stage. Unknown causes are
+// reported as "unexpected".
 func failureOf(ssh *facts.SSH) (check string, what failure) {
 	if ssh.Carrier != "" && ssh.Stage == "inside" {
 		return enterID, failureBy(ssh.Carrier, ssh.Cause)
@@ -48,10 +49,10 @@ func failureOf(ssh *facts.SSH) (check string, what failure) {
 	if !known {
 		what = table.ByStage["unexpected"]
 	}
-	return cmp.Or(checkOf[ssh.Stage], "ssh-reach"), what // an unknown stage: no check can be said to have passed
+	return cmp.Or(checkOf[ssh.Stage], "ssh-reach"), what // for an unknown stage, fail the first check, because no check is known to have passed
 }
 
-// finding returns the failure as a finding for one node.
+// finding returns the finding for a node with this failure.
 func (what failure) finding(node *facts.Node) checks.Finding {
 	values := metOnTheWay(node.SSH)
 	known := func(template string) string {
@@ -99,8 +100,8 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 	return f
 }
 
-// misspelt returns why a name can never resolve: the line of the hostfile has the syntax of another
-// program. It returns "" for any other name.
+// misspelt returns the reason why a name can never resolve: its line in the hostfile has the syntax
+// of another program. It returns "" for any other name.
 func misspelt(node *facts.Node) string {
 	switch {
 	case node.SSH.Cause != "name-unknown":
@@ -113,8 +114,8 @@ func misspelt(node *facts.Node) string {
 	return ""
 }
 
-// weighed returns the finding as it counts for this launch. If the launch starts its ranks without
-// ssh, a closed ssh port stops only preflight, and the node is unknown.
+// weighed returns the finding with the verdict that it has for this launch. If the launch starts
+// its ranks without ssh, a closed ssh port affects only preflight, and the node is unknown.
 func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Prediction) checks.Finding {
 	why, by := p.WithoutSSH(node.Name), p.StartedBy()
 	switch {
@@ -124,7 +125,7 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 			f.Summary += onlyPreflight(by.Program() + " starts the ranks over ssh")
 		}
 		return f
-	case why == "" && by.Name != "" && !by.SSH: // DeepSpeed itself asks this host over ssh
+	case why == "" && by.Name != "" && !by.SSH: // DeepSpeed itself connects to this host over ssh
 		f.WouldSee = fmt.Sprintf("RuntimeError: Using hostfile at %s but host=%s was not reachable via ssh.", p.HostsFile, node.Name)
 		f.Remedy = append([]fix.Command{fix.Here("deepspeed --no_ssh_check --master_addr=<address of {node}> …   # DeepSpeed itself asks the first host over ssh; %s does not", fix.Name(by.Program())).As(fix.Or)}, f.Remedy...)
 		return f
@@ -153,11 +154,11 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 	return f
 }
 
-// onlyPreflight returns the end of the summary of a failure that does not affect the launch itself;
-// why is the reason.
+// onlyPreflight returns the end of the summary of a failure that does not affect the launch itself.
+// why is the reason why it does not.
 func onlyPreflight(why string) string { return " (this affects only preflight: " + why + ")" }
 
-// metOnTheWay returns the values for the placeholders of a failure's texts.
+// metOnTheWay returns the values for the placeholders in the texts of a failure.
 func metOnTheWay(ssh *facts.SSH) map[string]string {
 	values := map[string]string{"message": ssh.Message, "user": ssh.User, "port": "22"}
 	if ssh.Port != 0 {
@@ -167,7 +168,7 @@ func metOnTheWay(ssh *facts.SSH) map[string]string {
 	return values
 }
 
-// typed returns the values as arguments of commands, each with its type.
+// typed returns the values as arguments of commands, each with the type that its quoting needs.
 func typed(values map[string]string) map[string]fix.Arg {
 	args := map[string]fix.Arg{}
 	for name, value := range values {
@@ -190,8 +191,8 @@ func typed(values map[string]string) map[string]fix.Arg {
 	return args
 }
 
-// openSSH returns what the system's ssh would do differently. It removes the host's name from each
-// sentence, so that equal findings fold.
+// openSSH describes what the system's ssh would do differently. It removes the host's name from
+// each sentence, so that equal findings fold.
 func openSSH(ssh *facts.SSH) string {
 	var notes []string
 	for _, note := range append(ssh.OpenSSH[:len(ssh.OpenSSH):len(ssh.OpenSSH)], ssh.Detail["openssh"]) {
@@ -210,8 +211,8 @@ var Placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 // UnknownDetail replaces an unknown value in a summary.
 const UnknownDetail = "(unknown)"
 
-// fillIn replaces the placeholders of a template and reports whether all values are known. It
-// leaves the placeholders of Finding for later, after folding.
+// fillIn replaces the placeholders of a template, and reports whether all values are known. It does
+// not replace the placeholders of Finding, which are replaced after folding.
 func fillIn(template string, values map[string]string) (string, bool) {
 	complete := true
 	text := Placeholder.ReplaceAllStringFunc(template, func(name string) string {

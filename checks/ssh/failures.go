@@ -18,15 +18,15 @@ var failuresFile []byte
 
 // failureTable is the content of failures.yaml.
 type failureTable struct {
-	Commands  map[string]fix.Command        // by name
-	Checks    map[string]map[string]failure // by the check that fails and the cause
-	ByStage   map[string]failure            `yaml:"by_stage"` // by the cause; the stage decides the check
-	Carriers  map[string]map[string]failure // by the carrier and the cause
+	Commands  map[string]fix.Command        // the commands by name
+	Checks    map[string]map[string]failure // failures by the check that fails, then by the cause
+	ByStage   map[string]failure            `yaml:"by_stage"` // failures by the cause; the stage of the login decides which check fails
+	Carriers  map[string]map[string]failure // failures by the carrier, then by the cause
 	AllSilent failure                       `yaml:"all_silent"`
 }
 
-// failure describes one way in which reaching a node can fail. The head of failures.yaml explains
-// the fields.
+// failure describes one way in which preflight can fail to reach a node. The head of failures.yaml
+// explains the fields.
 type failure struct {
 	Verdict  checks.Verdict
 	Blames   blame
@@ -39,7 +39,7 @@ type failure struct {
 	WouldSee string `yaml:"would_see"`
 }
 
-// failures returns the table. It is parsed on first use.
+// failures returns the content of failures.yaml. The file is parsed on first use.
 var failures = sync.OnceValue(func() (table failureTable) {
 	decoder := yaml.NewDecoder(bytes.NewReader(failuresFile))
 	decoder.KnownFields(true)

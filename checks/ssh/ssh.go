@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ssh judges the logins to every node and between nodes. Its checks follow the steps of a
-// login, and a node fails one of them.
+// Package ssh checks the logins to every node and between nodes. Its checks follow the steps of a
+// login, and a failed login fails only one of these checks.
 //
-// It never suggests to accept a changed host key or to enter a password.
+// The fixes of the package never suggest accepting a changed host key or entering a password.
 package ssh
 
 import (
@@ -19,19 +19,19 @@ import (
 	"preflight/facts"
 )
 
-// ladder lists the ssh checks in the order in which a login passes them; a check's rung is its
-// position. A node fails the check of its cause, passes those before it, and never reaches those
-// after it.
+// ladder lists the ssh checks in the order in which a login passes them. A check's rung is its
+// position in the list. A node fails the check of its cause, passes the checks before it, and never
+// reaches the checks after it.
 var ladder = []string{"ssh-reach", "ssh-host-key", "ssh-login", "ssh-shell", enterID, "agent-start"}
 
-// enterID is the ID of Inside.
+// enterID is the ID of the check Inside.
 const enterID = "container-enter"
 
-// ofTheNode are the checks of the ladder that concern ssh on the node, whether or not its ranks run
-// in a container.
+// ofTheNode lists the checks of the ladder that concern ssh on the node, whether or not its ranks
+// run in a container.
 var ofTheNode = ladder[:4]
 
-// checkOf maps the stages of a login to their checks.
+// checkOf maps the stages of a login to the checks that fail at them.
 var checkOf = map[string]string{
 	"resolve": "ssh-reach", "connect": "ssh-reach", "greet": "ssh-reach", "negotiate": "ssh-reach",
 	"host-key": "ssh-host-key",
@@ -41,9 +41,9 @@ var checkOf = map[string]string{
 	"deliver": "agent-start", "start": "agent-start", "talk": "agent-start",
 }
 
-// onLadder completes a check of the ladder. The check fails nodes whose login stopped at it, or
-// reports them as unknown if the launch needs no login. open returns its findings for nodes whose
-// login succeeded.
+// onLadder completes a check of the ladder. The check fails nodes whose login stopped at its rung,
+// or reports them as unknown if the launch needs no login. open returns the check's findings for
+// nodes whose login succeeded.
 func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Finding) checks.Check {
 	c.Rung, c.Stopped = slices.Index(ladder, c.ID)+1, stoppedAt
 	c.Severity, c.Needs = checks.Error, []facts.Section{facts.SectionSSH}
@@ -72,15 +72,16 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 	return c
 }
 
-// allCutOff reports whether all nodes had answered, fell silent, and accepted no new connection.
-// Each of them may have died, but they share the network of the launching machine.
+// allCutOff reports whether all nodes first answered, then stopped answering, and accepted no new
+// connection. Each of them may have died, but a more likely cause is the network of the launching
+// machine, which they share.
 func allCutOff(view checks.View) bool {
 	return len(view.Nodes) > 1 && !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool {
 		return node.SSH.Cause != "frozen" || node.SSH.Detail["unreached"] == ""
 	})
 }
 
-// carriedBy returns the program that reached all nodes in place of ssh, "" for ssh.
+// carriedBy returns the program that reached all nodes in place of ssh, or "" for ssh.
 func carriedBy(view checks.View) string {
 	for _, node := range view.Nodes {
 		if node.SSH.Carrier == "" {
@@ -96,13 +97,13 @@ var HostKey = onLadder(checks.Check{ID: "ssh-host-key"}, nil)
 
 var Login = onLadder(checks.Check{ID: "ssh-login"}, unlikeOpenSSH)
 
-// Inside checks the command of --in, whatever program reached the node.
+// Inside checks the command that enters the container (--in), whatever program reached the node.
 var Inside = onLadder(checks.Check{ID: enterID}, nil)
 
 var AgentStart = onLadder(checks.Check{ID: "agent-start", Volatile: true}, started)
 
-// started warns about a cached agent that was modified, and remarks on a node whose agent could not
-// call the launching machine.
+// started warns about a cached agent that was modified. It also returns a remark for a node whose
+// agent could not connect to the launching machine.
 func started(_ checks.View, node *facts.Node) (findings []checks.Finding) {
 	if why := node.SSH.Uncalled; why != "" {
 		findings = append(findings, checks.Finding{Verdict: checks.Pass, Nodes: []string{node.Name}, Summary: "the agents could not call the launching machine (" + why +
@@ -122,7 +123,7 @@ func started(_ checks.View, node *facts.Node) (findings []checks.Finding) {
 }
 
 // unlikeOpenSSH warns if the system's ssh, which the launch uses, would behave differently from
-// preflight.
+// preflight's own ssh client.
 func unlikeOpenSSH(view checks.View, node *facts.Node) []checks.Finding {
 	if len(node.SSH.OpenSSH) == 0 || view.Launch.WithoutSSH(node.Name) != "" {
 		return nil
@@ -137,7 +138,8 @@ func unlikeOpenSSH(view checks.View, node *facts.Node) []checks.Finding {
 	}}
 }
 
-// stoppedAt returns the rung at which the login to a node failed, with the finding.
+// stoppedAt returns the rung at which the login to a node failed, with the finding. The rung is 0
+// if the login did not fail.
 func stoppedAt(node *facts.Node) (at int, f checks.Finding) {
 	if node.SSH == nil || node.SSH.Cause == "" {
 		return 0, checks.Finding{}
@@ -148,9 +150,9 @@ func stoppedAt(node *facts.Node) (at int, f checks.Finding) {
 
 var Shell = onLadder(checks.Check{ID: "ssh-shell"}, noisy)
 
-// noisy judges what a login printed before the output of its command. DeepSpeed
-// (launcher/runner.py, 0.4.0 and later) uses the first word of the output as master_addr, whatever
-// printed it.
+// noisy returns the findings for text that a login printed before the output of its command.
+// DeepSpeed (launcher/runner.py, 0.4.0 and later) uses the first word of the output as master_addr,
+// whatever program printed it.
 func noisy(v checks.View, node *facts.Node) []checks.Finding {
 	if len(node.SSH.Noise) == 0 || v.Launch.WithoutSSH(node.Name) != "" {
 		return nil
@@ -180,7 +182,7 @@ func noisy(v checks.View, node *facts.Node) []checks.Finding {
 	return []checks.Finding{finding}
 }
 
-// loginPrints returns a summary that quotes the first line of what a login printed.
+// loginPrints returns a summary that quotes the first line of the text that a login printed.
 func loginPrints(noise []string) string {
 	const most = 40
 	line := []rune(strings.TrimSpace(strings.Split(strings.TrimSpace(strings.Join(noise, "\n")), "\n")[0]))
@@ -190,12 +192,12 @@ func loginPrints(noise []string) string {
 	return fmt.Sprintf("the login prints %q, although no terminal is attached", string(line))
 }
 
-// offeredFile matches the file of a key in package remote's description. Keys that only an agent
-// holds have no file.
+// offeredFile matches the file name in package remote's description of a key. Keys that only an
+// agent holds have no file.
 var offeredFile = regexp.MustCompile(`\((/[^()]*)\)`)
 
-// installKey returns the commands that install the public key on a node: with ssh-copy-id if the
-// server accepts passwords, otherwise on the node's console.
+// installKey returns the commands that install the public key on a node. They use ssh-copy-id if
+// the server accepts passwords. Otherwise a person types them on the node's console.
 func installKey(ssh *facts.SSH) (commands []fix.Command) {
 	copyID := failures().Commands["copy-id"]
 	show := fix.Here("ssh-add -L   # the public keys of the agent")
