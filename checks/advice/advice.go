@@ -3,7 +3,7 @@
 // Package advice returns the environment variables and arguments that this run has proven to work,
 // and the transport that the ranks will use.
 //
-// It only advises settings that a test of this run has tried. Conclusions from facts alone are kept
+// It only advises settings that a test of this run has tried. It keeps conclusions from facts alone
 // separate.
 package advice
 
@@ -25,8 +25,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// Advise returns settings and arguments that would make the launch work, as far as this run has
-// proven it. Settings have the form that .deepspeed_env accepts. If any node was not seen, or any
+// Advise returns settings and arguments that make the launch work, as far as this run has proven
+// it. Settings have the form that .deepspeed_env accepts. If any node was not seen, or any
 // connection to the addresses in question failed, nothing is proven.
 func Advise(view checks.View) checks.Advice {
 	advice := checks.Advice{Env: []checks.AdvisedEnv{}, Args: []string{}}
@@ -51,8 +51,8 @@ func Advise(view checks.View) checks.Advice {
 	return advice
 }
 
-// adviseRails makes NCCL use the rails that answered if others did not, and keeps its rings on one
-// rail if no rail answers another.
+// adviseRails returns settings for rails. If only some rails answered, NCCL must use those. If no
+// rail answers another rail, NCCL must keep each ring on one rail.
 func adviseRails(view checks.View) (advised []checks.AdvisedEnv) {
 	if !all(view.Nodes, func(n *facts.Node) bool { return n.Rails != nil }) {
 		return nil
@@ -74,8 +74,9 @@ func adviseRails(view checks.View) (advised []checks.AdvisedEnv) {
 	return advised
 }
 
-// adviseInterfaces names the interfaces on which all nodes reached each other: those that the ranks
-// use by default if these work, otherwise those that lead to the peers.
+// adviseInterfaces returns the variables that name the interfaces on which all nodes reached each
+// other. If the interfaces that the ranks use by default work, it names those. Otherwise it names
+// the interfaces that lead to the peers.
 func adviseInterfaces(view checks.View) []checks.AdvisedEnv {
 	mesh := proof.RankMesh
 	pairs, proven := proof.MeshProof(view.Nodes, mesh)
@@ -106,8 +107,8 @@ func adviseInterfaces(view checks.View) []checks.AdvisedEnv {
 	return advised
 }
 
-// adviseCaches moves a directory over NFS that several nodes compile into to a local disk that each
-// of the nodes has.
+// adviseCaches returns the variables that move a compile cache off NFS if several nodes share it.
+// The new directory is on a local disk of each of these nodes.
 func adviseCaches(view checks.View) (advised []checks.AdvisedEnv) {
 	for _, crowd := range ranks.CrowdedCaches(view) {
 		isAdvised := slices.ContainsFunc(advised, func(env checks.AdvisedEnv) bool { return env.Name == crowd.Variable })
@@ -131,8 +132,8 @@ func spellInterfaces(nodes []*facts.Node, wanted func(*facts.Node) string) strin
 	return fmt.Sprintf("%s (%d other names on other nodes)", groups[0].Value, len(groups)-1)
 }
 
-// adviseMaster returns the argument for the address at which all nodes connected, if they did not
-// at the launcher's default address.
+// adviseMaster returns the argument for the address at which all nodes connected. It returns nil if
+// they connected at the launcher's default address.
 func adviseMaster(view checks.View) []string {
 	first, _ := names.NodeZero(view)
 	if first == nil || proof.Attended(view.All, proof.RendezvousOf).Together() || !proof.Attended(view.All, proof.PeerRendezvous).Proven() {
@@ -151,14 +152,14 @@ func adviseMaster(view checks.View) []string {
 		return serves == node.PeerRendezvous.Serves
 	}
 	if !text.IsPlain(host) || !text.IsPlain(port) || moved.EndpointHost() != host || fmt.Sprint(meeting.Port) != port || !all(view.Nodes, servesAsTried) {
-		return nil // the launcher would not do what was tested
+		return nil // with this argument, the launcher would do something other than what was tested
 	}
 	return []string{argument}
 }
 
-// adviseAdapters makes NCCL ignore ports that cannot connect to the others, and use the RoCE
-// address that a newer release would find by itself. It does so only if the adapters of all nodes
-// are equal and the default would be different.
+// adviseAdapters returns two settings. One makes NCCL ignore ports that cannot connect to the other
+// ports. One makes NCCL use the RoCE address that a newer release would find by itself. It returns
+// them only if the adapters of all nodes are equal and the default would be different.
 func adviseAdapters(view checks.View) []checks.AdvisedEnv {
 	if view.Launch.Accelerator == "cpu" || !all(view.Nodes, func(n *facts.Node) bool { return n.IB != nil && len(n.IB.Verbs) > 0 }) {
 		return nil
@@ -169,16 +170,16 @@ func adviseAdapters(view checks.View) []checks.AdvisedEnv {
 		return !nccl.KeptOffRDMA(env) && env.Get("NCCL_IB_HCA").Value == ""
 	}
 	if !strings.Contains(names, "/Ethernet") || !all(view.Nodes, isFree) {
-		return nil // only InfiniBand ports: no advice needed
+		return nil // all ports are InfiniBand, so no advice is needed
 	}
 	if advised := adviseHCA(view, names); advised != nil {
-		return advised // no Ethernet port is left, so no index is needed
+		return advised // no Ethernet port remains, so no index is needed
 	}
 	return adviseGID(view)
 }
 
-// activePorts returns the active ports, without those that manage NVSwitches, which ib-links
-// reports.
+// activePorts returns the active ports of a node. It leaves out ports that manage NVSwitches,
+// because ib-links reports these.
 func activePorts(view checks.View, node *facts.Node) string {
 	var ports []string
 	doors := ranks.SwitchDoors(node)
@@ -192,8 +193,8 @@ func activePorts(view checks.View, node *facts.Node) string {
 	return strings.Join(ports, " ")
 }
 
-// adviseHCA selects the InfiniBand ports if there are Ethernet ports too. Ports of different layers
-// cannot connect, and NCCL uses both by default.
+// adviseHCA returns the setting that selects the InfiniBand ports if there are Ethernet ports too.
+// Ports of different link layers cannot connect, and NCCL uses both by default.
 // Source: NVIDIA/nccl 2.30, transport/net_ib/connect.cc.
 func adviseHCA(view checks.View, ports string) []checks.AdvisedEnv {
 	var fabric, others []string
@@ -214,8 +215,8 @@ func adviseHCA(view checks.View, ports string) []checks.AdvisedEnv {
 		len(view.Nodes), strings.Join(others, ", "))}}
 }
 
-// adviseGID returns the index that NCCL 2.21 and later finds on every RoCE port of every node, if
-// the ranks have an older release, which uses index 0.
+// adviseGID returns the GID index that NCCL 2.21 and later finds on every RoCE port of every node.
+// It returns this index only if the ranks have an older release, which uses index 0.
 func adviseGID(view checks.View) []checks.AdvisedEnv {
 	found, differs := map[int]bool{}, false
 	for _, node := range view.Nodes {
@@ -246,8 +247,8 @@ func adviseGID(view checks.View) []checks.AdvisedEnv {
 	return nil
 }
 
-// Interconnects groups the nodes by the transport that NCCL will use, the largest group first.
-// Groups of equal size keep hostfile order. A node that did not show enough is in no group.
+// Interconnects groups the nodes by the transports that NCCL will use, the largest group first.
+// Groups of equal size keep hostfile order. A node that did not report enough facts is in no group.
 func Interconnects(nodes []facts.Node, prediction launch.Prediction) []checks.Interconnect {
 	if prediction.Accelerator == "cpu" {
 		return nil // gloo has only one transport

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package catalogue lists every check in the order of the report, and says what a run means for
-// each node.
+// Package catalogue lists every check in the order of the report. It also says what the result of a
+// run means for each node.
 //
 // The texts of the checks are in the packages of their families.
 package catalogue
@@ -24,8 +24,9 @@ import (
 	"preflight/checks/ssh"
 )
 
-// Catalogue lists every check in the order of the report: reaching a node first, then the machine,
-// its software and its network. IDs are a contract: they are stable and never reused.
+// Catalogue lists every check in the order of the report: first the checks of the way to a node,
+// then the checks of the machine, its software and its network. IDs are a contract: they are stable
+// and never reused.
 var Catalogue = []checks.Check{
 	ssh.Reach,
 	ssh.HostKey,
@@ -127,12 +128,12 @@ var Catalogue = []checks.Check{
 
 	agreement.Drift,
 	agreement.Expectation,
-	engine.PolicyInForce, // last, because it reports which waivers were not needed
+	engine.PolicyInForce, // must be last, because it reports which waivers were not needed
 }
 
-// NotCovered returns what can end a launch and was not tested by any check of a run, with the flag
-// that tests it, and "" for nothing. The smoke test sends over the network that the ranks will use,
-// so it covers InfiniBand and RoCE.
+// NotCovered describes problems that can end a launch and that no check of a run tested, with the
+// flags that test them. It returns "" if there are none. The smoke test sends over the network that
+// the ranks will use, so it covers InfiniBand and RoCE.
 func NotCovered(outcomes []checks.Outcome) string {
 	tried := func(check checks.Check) bool {
 		return slices.ContainsFunc(outcomes, func(o checks.Outcome) bool {
@@ -161,7 +162,7 @@ func notMeasured(o checks.Outcome) bool {
 	return o.Check == network.Throughput.ID && o.Verdict == checks.Skip && strings.Contains(o.Reason, "--throughput")
 }
 
-// Lookup returns the check with an ID.
+// Lookup returns the check with this ID, and whether there is one.
 func Lookup(id string) (checks.Check, bool) {
 	i := slices.IndexFunc(Catalogue, func(c checks.Check) bool { return c.ID == id })
 	if i < 0 {

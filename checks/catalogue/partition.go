@@ -10,19 +10,21 @@ import (
 
 // Partition groups the nodes of a fleet by the result of a run, each group in hostfile order.
 type Partition struct {
-	// Good are nodes that every check of the run judged, without a finding that counts. Warnings
-	// count only if warnings fail the run, and waived findings never count.
+	// Good lists the nodes that every check of the run could examine and for which no finding
+	// counts. Warnings count only if warnings fail the run, and waived findings never count.
 	Good []string
-	// Bad are nodes named by a finding that fails the run.
+	// Bad lists the nodes that are named by a finding that fails the run.
 	Bad []string
-	// Unknown are nodes that are neither bad nor known to be good: something about them is unknown,
-	// a needed section is missing, their connection broke, or they were not reached and no finding
-	// blames them. That happens if the run was interrupted, or if the check that would blame them
-	// is switched off or waived. The exit code does not show them if another node failed, because 1
-	// wins over 2. With a normalized snapshot no node is good.
+	// Unknown lists the nodes that are neither bad nor known to be good. Something about them is
+	// unknown, a needed section is missing, their connection broke, or they were not reached and no
+	// finding blames them. No finding blames them if the run was interrupted, or if the check that
+	// would blame them is switched off or waived.
+	//
+	// The exit code does not show these nodes if another node failed, because 1 wins over 2. With a
+	// normalized snapshot no node is good.
 	Unknown []string
-	// Whole are failed checks that blame no node, or the launching machine: the launch itself is
-	// wrong, and other nodes would not help.
+	// Whole lists the failed checks that blame no node, or only the launching machine. The launch
+	// itself is then wrong, and other nodes would not help.
 	Whole []string
 }
 
@@ -57,7 +59,8 @@ func PartitionOf(r checks.Report) Partition {
 	return nodes
 }
 
-// applied returns the checks of nodes that were not skipped, one for each set of needed sections.
+// applied returns the checks of nodes that were not skipped. If several checks need the same
+// sections, it returns only one of them.
 func applied(r checks.Report) (all []checks.Check) {
 	for _, outcome := range r.Checks {
 		check, known := Lookup(outcome.Check)

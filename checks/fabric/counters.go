@@ -62,7 +62,7 @@ func ofCounters(counters []string, f checks.Finding) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// movedCounters returns the counters that increased between the first reading and the end of the
+// movedCounters returns the counters that increased between their first reading and the end of the
 // connection tests. Each text begins with the name of the counter.
 func movedCounters(node *facts.Node) (moved []string) {
 	if node.Mesh == nil {
@@ -76,8 +76,8 @@ func movedCounters(node *facts.Node) (moved []string) {
 	return moved
 }
 
-// many holds the limits for each counter: a number per day of uptime, and a minimum. They are ours.
-// link_downed has 8 bits and stays at 255 (Linux 6.8,
+// many holds the limits for each counter: a number per day of uptime, and a minimum. These limits
+// are preflight's own. link_downed has 8 bits and stays at 255 (Linux 6.8,
 // Documentation/ABI/stable/sysfs-class-infiniband).
 var many = map[string]struct{ perDay, least float64 }{
 	"symbol_error":          {100, 1000},
@@ -95,8 +95,8 @@ var many = map[string]struct{ perDay, least float64 }{
 	"local_link_integrity_errors": {10, 100},
 }
 
-// highCounters returns the counters that are high for the uptime of the machine. An unknown uptime
-// counts as a day.
+// highCounters returns the counters that are too high for the uptime of the machine. An unknown
+// uptime counts as one day.
 func highCounters(node *facts.Node) (high []string) {
 	days := 1.0
 	if node.Host != nil {
@@ -113,7 +113,8 @@ func highCounters(node *facts.Node) (high []string) {
 	return high
 }
 
-// sameCounter returns a function that reports whether a text is about the same counter as other.
+// sameCounter returns a function that reports whether a text is about the same counter as the text
+// other.
 func sameCounter(other string) func(string) bool {
 	name := func(text string) string {
 		words := strings.Fields(text)

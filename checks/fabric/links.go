@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fabric checks InfiniBand and RoCE as NCCL will use them: ports, addresses, drivers, and
-// whether the adapters of all nodes can connect to each other.
+// Package fabric checks InfiniBand and RoCE with the settings that NCCL will use. It checks ports,
+// addresses and drivers, and whether the adapters of all nodes can connect to each other.
 //
-// It cannot say that data passes, because no test sends any over RDMA.
+// It cannot say that data passes, because no test sends data over RDMA.
 package fabric
 
 import (
@@ -48,7 +48,7 @@ func judgePorts(view checks.View) []checks.Finding {
 	for _, node := range nodes {
 		network := networks[node]
 		switch {
-		case network.Obstacle == nccl.ObstacleInactive && down[node.Name]: // already reported
+		case network.Obstacle == nccl.ObstacleInactive && down[node.Name]: // the inactive port is already reported
 		case network.Obstacle != "":
 			findings = append(findings, checks.OfNode(node, obstructed(view, node, network, someWork)...)...)
 		default:
@@ -67,13 +67,13 @@ func judgePorts(view checks.View) []checks.Finding {
 // ports holds the ports of some nodes by name, such as "mlx5_0:1".
 type ports struct {
 	nodes []*facts.Node
-	names []string // in the order of the nodes
+	names []string // the names of the ports, in the order of the nodes
 	on    map[string]map[*facts.Node]*facts.IBPort
 }
 
 func isActive(port *facts.IBPort) bool { return port != nil && port.State == "ACTIVE" }
 
-// portsOf returns the ports of the nodes, without those that NCCL_IB_HCA excludes.
+// portsOf returns the ports of the nodes, without the ports that NCCL_IB_HCA excludes.
 func portsOf(view checks.View, nodes []*facts.Node) ports {
 	p := ports{nodes: nodes, on: map[string]map[*facts.Node]*facts.IBPort{}}
 	type place struct {
@@ -103,8 +103,8 @@ func portsOf(view checks.View, nodes []*facts.Node) ports {
 	return p
 }
 
-// down returns findings on ports that are not ACTIVE here but are on at least half of the nodes. A
-// port that is down on most nodes is not in use.
+// down returns findings for ports that are not ACTIVE on a node but are on at least half of the
+// nodes. A port that is down on most nodes is not in use.
 func (p ports) down() []checks.Finding {
 	down := map[*facts.Node][]string{}
 	for _, name := range p.names {
@@ -134,8 +134,8 @@ func (p ports) down() []checks.Finding {
 	})
 }
 
-// slow returns findings on ACTIVE ports with a lower rate than most nodes have on that port. Of two
-// equally common rates the higher one counts.
+// slow returns findings for ACTIVE ports with a lower rate than most nodes have on that port. If
+// two rates are equally common, the higher one counts.
 func (p ports) slow() []checks.Finding {
 	slow := map[*facts.Node][]string{}
 	for _, name := range p.names {
@@ -176,9 +176,9 @@ func portFindings(nodes []*facts.Node, got map[*facts.Node][]string, separator s
 	return findings
 }
 
-// narrowSlots warns about adapters whose PCIe link is below its maximum and carries less than their
-// ports do, and about adapters with a slower link than on most nodes. A link at the maximum of
-// adapter and slot is fine.
+// narrowSlots warns about adapters whose PCIe link is below its maximum and carries less than the
+// ports of the adapter. It also warns about adapters with a slower link than on most nodes. A link
+// is fine if it runs at the maximum of adapter and slot.
 func narrowSlots(networks map[*facts.Node]*nccl.Network, nodes []*facts.Node) []checks.Finding {
 	common := commonLinks(networks, nodes)
 	narrow := map[*facts.Node][]string{}
@@ -240,9 +240,9 @@ func commonLinks(networks map[*facts.Node]*nccl.Network, nodes []*facts.Node) ma
 	return common
 }
 
-// pcieRate returns the rate of a link such as "16.0 GT/s PCIe x8" in one direction, in bit/s: one
-// bit per transfer and lane, minus the line code, which is 8b/10b up to 5 GT/s and 128b/130b above
-// (PCI Express Base Specification 3.0). It returns 0 if the text is not a link.
+// pcieRate returns the rate in one direction, in bit/s, of a link such as "16.0 GT/s PCIe x8". The
+// rate is one bit per transfer and lane, minus the line code: 8b/10b up to 5 GT/s, and 128b/130b
+// above (PCI Express Base Specification 3.0). It returns 0 if the text does not describe a link.
 func pcieRate(link string) float64 {
 	speed, lanes, _ := strings.Cut(link, " GT/s PCIe x")
 	transfers, err := strconv.ParseFloat(speed, 64)

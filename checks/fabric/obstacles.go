@@ -18,9 +18,9 @@ import (
 	"preflight/launch/nccl"
 )
 
-// obstructed returns the findings on an obstacle that keeps NCCL from using the adapters of a node.
-// The launch fails if other nodes can use theirs, and is only slow if no node can. ib-same reports
-// nodes without adapters.
+// obstructed returns the findings for an obstacle that prevents NCCL from using the adapters of a
+// node. The launch fails if other nodes can use their adapters, and is only slow if no node can.
+// ib-same reports nodes without adapters.
 func obstructed(view checks.View, node *facts.Node, network *nccl.Network, othersWork bool) []checks.Finding {
 	f := checks.Finding{WouldSee: "NET/IB : No device found, and TCP from this node only"}
 	switch network.Obstacle {
@@ -59,8 +59,8 @@ func obstructed(view checks.View, node *facts.Node, network *nccl.Network, other
 	return []checks.Finding{f}
 }
 
-// unmanaged returns a finding if no node has an active port, but some ports have a link and wait
-// for a subnet manager (INIT or ARMED). Other ports count as unused.
+// unmanaged returns a finding if no node has an active port although some ports have a link. These
+// ports wait for a subnet manager (INIT or ARMED). Ports without a link count as unused.
 func unmanaged(node *facts.Node) []checks.Finding {
 	var waiting []string
 	for _, device := range node.IB.Devices {
@@ -108,8 +108,8 @@ func userspaceRDMA(view checks.View, node *facts.Node) []fix.Command {
 	return commands
 }
 
-// openVerbs returns how to get the adapters' device nodes: a container must be started with them;
-// on a machine onMetal creates or opens them.
+// openVerbs returns the commands that make the adapters' device nodes available. A container must
+// be started with the device nodes. On a machine, onMetal creates or opens them.
 func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 	container := ranks.ContainerOf(node)
 	if commands := remedy.Anew(container, remedy.InfiniBand); commands != nil {
@@ -121,9 +121,9 @@ func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 	return []fix.Command{fix.Note("start the container of {nodes} again with its machine's /dev/infiniband")}
 }
 
-// unaddressable returns findings on RoCE ports without the GID that NCCL needs: the one that
-// NCCL_IB_GID_INDEX names, or one of RoCE v2 if NCCL looks for that. Without it, a port cannot
-// connect to ports of nodes that have one.
+// unaddressable returns findings for RoCE ports without the GID that NCCL needs. That is the GID
+// that NCCL_IB_GID_INDEX names, or a GID of RoCE v2 if NCCL looks for one. A port without the GID
+// cannot connect to ports of nodes that have it.
 func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, hasV2 map[string]bool) (findings []checks.Finding) {
 	index := ranks.Env(view, node).Get("NCCL_IB_GID_INDEX")
 	for _, port := range ports {
@@ -170,9 +170,9 @@ func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, has
 	return findings
 }
 
-// missesV2 reports whether NCCL looks for a RoCE v2 GID on a port but chooses another one. That
+// missesV2 reports whether NCCL looks for a RoCE v2 GID on a port but chooses another GID. That
 // happens if no interface has an IPv4 address: the search then ends at the link-local address of
-// RoCE v1. An explicit index or version is the user's choice.
+// RoCE v1. An explicit index or version is the user's choice and does not count.
 func missesV2(view checks.View, node *facts.Node, port *facts.IBPort) bool {
 	env := ranks.Env(view, node)
 	index, isNumber := nccl.Number(env.Get("NCCL_IB_GID_INDEX").Value)
@@ -184,9 +184,9 @@ func missesV2(view checks.View, node *facts.Node, port *facts.IBPort) bool {
 	return !slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) || !found || gid.Type != "" && !nccl.IsRoCEv2(gid)
 }
 
-// pinnedBeside returns the RoCE v2 GID that NCCL would choose by itself, if NCCL_IB_GID_INDEX
-// selects another kind of GID. It returns "" if the selected one is no worse or NCCL would find
-// none.
+// pinnedBeside returns the RoCE v2 GID that NCCL would choose without NCCL_IB_GID_INDEX, if this
+// variable selects another kind of GID. It returns "" if the selected GID is no worse, or if NCCL
+// would find no GID.
 func pinnedBeside(view checks.View, node *facts.Node, port *facts.IBPort) string {
 	pinned, isThere := chosenGID(view, node, port)
 	free := view
@@ -226,8 +226,9 @@ func gidIndexes(port facts.IBPort) string {
 	return "GID " + strings.Join(parts, ", ")
 }
 
-// overIWARP returns a finding on ports that NCCL selects by their link layer but cannot connect.
-// iWARP has no GIDs to find a peer with, and NCCL does not check a port's protocol.
+// overIWARP returns a finding for iWARP ports. NCCL selects them by their link layer but cannot
+// connect them. iWARP has no GIDs with which to find a peer, and NCCL does not check the protocol
+// of a port.
 // Source: NVIDIA/nccl 2.30, transport/net_ib/init.cc, ncclIbInitDevices; Linux 6.8,
 // drivers/infiniband/core/sysfs.c, node_type_show.
 func overIWARP(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks.Finding {
@@ -245,7 +246,7 @@ func overIWARP(view checks.View, node *facts.Node, ports []nccl.HCAPort) []check
 }
 
 // mixedLayers warns if NCCL would use both InfiniBand and Ethernet ports of a node. The topology
-// decides which ports connect, and ports of different layers cannot.
+// decides which ports connect to each other, and ports of different link layers cannot.
 // Source: NVIDIA/nccl 2.30, transport/net_ib/connect.cc, ncclIbConnect.
 func mixedLayers(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks.Finding {
 	isEthernet := func(port nccl.HCAPort) bool { return port.LinkLayer == "Ethernet" && port.Adapter.Kind != "RNIC" }
@@ -290,7 +291,7 @@ func leaveOut(view checks.View, node *facts.Node, ports []nccl.HCAPort, is func(
 }
 
 // takenByBeginning warns about adapters that NCCL_IB_HCA selects only because their names begin
-// with a listed name: mlx5_10 begins with mlx5_1.
+// with a listed name. For example, mlx5_10 begins with mlx5_1.
 // Source: NVIDIA/nccl 2.30.7, misc/utils.cc, matchIf.
 func takenByBeginning(view checks.View, node *facts.Node) []checks.Finding {
 	given := ranks.Env(view, node).Get("NCCL_IB_HCA")
@@ -327,8 +328,8 @@ func takenByBeginning(view checks.View, node *facts.Node) []checks.Finding {
 	}}
 }
 
-// managing warns about ports that only lead to the machine's own NVSwitches. NCCL uses them like
-// any other port (NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices).
+// managing warns about ports that only lead to the machine's own NVSwitches. NCCL would use them
+// like any other port (NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices).
 func managing(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks.Finding {
 	doors := ranks.SwitchDoors(node)
 	isDoor := func(port nccl.HCAPort) bool { return slices.Contains(doors, port.Adapter.Name) }
@@ -345,7 +346,7 @@ func managing(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks
 	}}
 }
 
-// forData returns the ports that do not manage switches.
+// forData returns the ports that carry data, without those that only manage NVSwitches.
 func forData(node *facts.Node, ports []nccl.HCAPort) []nccl.HCAPort {
 	doors := ranks.SwitchDoors(node)
 	return compare.Without(ports, func(port nccl.HCAPort) bool { return slices.Contains(doors, port.Adapter.Name) })

@@ -13,8 +13,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// partitionKey returns the partition key that NCCL uses: the one in slot 0, or in the slot that
-// NCCL_IB_PKEY names; "" if the slot is empty.
+// partitionKey returns the partition key that NCCL uses: the key in slot 0, or in the slot that
+// NCCL_IB_PKEY names. It returns "" if the slot is empty.
 func partitionKey(view checks.View, node *facts.Node, port *facts.IBPort) string {
 	slot, _ := nccl.Number(ranks.Env(view, node).Get("NCCL_IB_PKEY").Value)
 	at := int(slot)
@@ -27,8 +27,8 @@ func partitionKey(view checks.View, node *facts.Node, port *facts.IBPort) string
 	return port.PKeys[at]
 }
 
-// partition returns a function for the partition of NCCL's key, without the bit for full
-// membership.
+// partition returns a function that returns the partition of NCCL's key. The partition is the key
+// without the bit for full membership.
 func partition(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	return func(node *facts.Node, port *facts.IBPort) string {
 		spelled := partitionKey(view, node, port)
@@ -40,8 +40,8 @@ func partition(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	}
 }
 
-// limitedMembers returns findings on ports that are limited members of their partition on several
-// nodes. A limited member can only reach full members.
+// limitedMembers returns findings for ports that are limited members of their partition on several
+// nodes. A limited member can only connect to full members.
 func (p ports) limitedMembers(view checks.View) []checks.Finding {
 	limited := map[*facts.Node][]string{}
 	for _, name := range p.names {

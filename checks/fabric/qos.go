@@ -33,8 +33,8 @@ var QoS = checks.Check{
 
 func isRoCE(port *facts.IBPort) bool { return isActive(port) && port.LinkLayer == "Ethernet" }
 
-// trustOf and pausesOf return properties of a RoCE port for comparison, "" if they were not
-// reported.
+// trustOf and pausesOf return properties of a RoCE port for comparison, or "" if the node did not
+// report them.
 func trustOf(port *facts.IBPort) string {
 	if port.QoS == nil {
 		return ""
@@ -117,8 +117,8 @@ func deviceOf(roce map[*facts.Node][]*facts.IBPort) fix.Name {
 	return fix.Name(least)
 }
 
-// unlikeRails warns about ports of one node that sort or pause differently. NCCL uses the same
-// traffic class for all of them.
+// unlikeRails warns about ports of one node that sort packets or pause priorities differently. NCCL
+// uses the same traffic class for all ports.
 func unlikeRails(roce []*facts.IBPort) []checks.Finding {
 	var got []string
 	values := map[string]bool{}
@@ -139,7 +139,8 @@ func unlikeRails(roce []*facts.IBPort) []checks.Finding {
 	}}
 }
 
-// classAside warns about a traffic class whose priority has no PFC although other priorities have.
+// classAside warns about a traffic class whose priority has no PFC although other priorities of the
+// port have it.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc: NCCL_IB_TC is the traffic class of the
 // packets; RFC 2474: its upper six bits are the DSCP.

@@ -82,8 +82,8 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 	return findings
 }
 
-// unlikeDevices compares a property of each adapter, which is a fact, between the nodes that meet
-// what the policy states about it.
+// unlikeDevices compares a property of each adapter between nodes. The property is a fact, so it
+// leaves out nodes that do not meet the policy's expectations for that fact.
 func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, value func(*facts.HCA) string) []compare.Difference {
 	var all []compare.Comparison
 	seen := map[string]bool{}
@@ -108,9 +108,9 @@ func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, v
 	return onBothSides(compare.Differences(all...))
 }
 
-// unlikeLayers compares the link layer of each port. Ports of two layers cannot connect, whatever a
-// policy says. So nodes that miss the policy are left out, but the policy does not divide the
-// nodes.
+// unlikeLayers compares the link layer of each port. It leaves out nodes that miss the policy.
+// However, the policy does not divide the nodes, because ports of two link layers cannot connect,
+// whatever the policy says.
 func (p ports) unlikeLayers(view checks.View) []compare.Difference {
 	const label = " link layer"
 	all := p.compared(label, func(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer })
@@ -121,8 +121,8 @@ func (p ports) unlikeLayers(view checks.View) []compare.Difference {
 	return onBothSides(compare.Differences(all...))
 }
 
-// onBothSides drops deviations in which one side has no value, because ib-links or the comparison
-// of adapters reports those. It returns nil if none is left.
+// onBothSides leaves out deviations in which one side has no value, because ib-links or the
+// comparison of adapters reports those. It returns nil if no deviation remains.
 func onBothSides(all []compare.Difference) (found []compare.Difference) {
 	for _, d := range all {
 		d.Deviations = slices.DeleteFunc(d.Deviations, func(dev compare.Deviation) bool {
@@ -135,7 +135,7 @@ func onBothSides(all []compare.Difference) (found []compare.Difference) {
 	return found
 }
 
-// compared returns a comparison of one property for each port.
+// compared returns one comparison for each port. All of them compare the same property.
 func (p ports) compared(label string, value func(*facts.Node, *facts.IBPort) string) (all []compare.Comparison) {
 	for _, name := range p.names {
 		all = append(all, compare.Among(p.nodes, name+label, func(n *facts.Node) string {
@@ -148,8 +148,8 @@ func (p ports) compared(label string, value func(*facts.Node, *facts.IBPort) str
 	return all
 }
 
-// takenLayer returns the link layer of the ports that NCCL uses, "" for none and for several, which
-// ib-links reports.
+// takenLayer returns the link layer of the ports that NCCL uses. It returns "" if NCCL uses no
+// port, or ports of several link layers, which ib-links reports.
 func takenLayer(view checks.View, node *facts.Node) string {
 	ports := ranks.NCCLNetwork(view, node).Ports
 	if len(ports) == 0 || slices.ContainsFunc(ports, func(port nccl.HCAPort) bool { return port.LinkLayer != ports[0].LinkLayer }) {
@@ -166,7 +166,7 @@ func takenLayer(view checks.View, node *facts.Node) string {
 const fullMember = 0x8000
 
 // subnetPrefix returns the first half of an InfiniBand port's address. Ports of two subnets can
-// only connect through a router, which requires an FLID in their addresses.
+// connect only through a router, which requires an FLID in their addresses.
 // Source: NVIDIA/nccl 2.30, transport/net_ib/connect.cc, ncclIbExtractFlid.
 func subnetPrefix(_ *facts.Node, port *facts.IBPort) string {
 	if port.LinkLayer != "InfiniBand" || port.State != "ACTIVE" || len(port.GIDs) == 0 || port.GIDs[0].Index != 0 {
@@ -176,7 +176,7 @@ func subnetPrefix(_ *facts.Node, port *facts.IBPort) string {
 	if raw := address.As16(); err != nil || raw[4] != 0 || raw[5] != 0 {
 		return ""
 	}
-	half, _ := address.Prefix(64) // only fails for IPv4
+	half, _ := address.Prefix(64) // Prefix fails only for IPv4
 	return half.String()
 }
 
@@ -187,9 +187,9 @@ func managerLID(_ *facts.Node, port *facts.IBPort) string {
 	return fmt.Sprint(port.SMLID)
 }
 
-// unlikeCounts returns the nodes on which NCCL uses another number of ports although the same
-// adapters are up. The reason is NCCL_IB_HCA in a node's own files, or device nodes that a
-// container lacks.
+// unlikeCounts returns the nodes on which NCCL uses a different number of ports than on other
+// nodes, although the same adapters are up. The reason is NCCL_IB_HCA in a node's own files, or
+// device nodes that a container lacks.
 func unlikeCounts(view checks.View, nodes []*facts.Node) []compare.Difference {
 	up := func(node *facts.Node) string {
 		var ports []string
@@ -222,8 +222,9 @@ func chosenGID(view checks.View, node *facts.Node, port *facts.IBPort) (facts.GI
 	return port.GIDs[at], true
 }
 
-// gidKind returns what both ends of a connection must share: the version of RoCE and the address
-// family. ib-links reports ports on which NCCL looks for RoCE v2 and does not find it.
+// gidKind returns a function for the properties of a GID that both ends of a connection must share:
+// the version of RoCE and the address family. ib-links reports ports on which NCCL looks for RoCE
+// v2 and does not find it.
 func gidKind(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	return func(node *facts.Node, port *facts.IBPort) string {
 		gid, found := chosenGID(view, node, port)
@@ -244,15 +245,15 @@ func gidWords(gid facts.GID) string {
 }
 
 // crossedRails warns about a port whose address is in the subnet that most nodes have on another
-// port: two cables or two addresses were swapped. Subnets that merely differ are right in a routed
-// fabric.
+// port. The reason is that two cables or two addresses were swapped. Subnets that merely differ are
+// correct in a routed fabric.
 func (p ports) crossedRails(view checks.View) []checks.Finding {
 	isEthernet := func(n *facts.Node) bool { return slices.ContainsFunc(n.IB.Devices, hasEthernet) }
 	if !slices.ContainsFunc(p.nodes, isEthernet) {
 		return nil
 	}
 	subnets := map[string]map[*facts.Node]string{}
-	usual, railOf := map[string]string{}, map[string]string{} // the subnet of most nodes by port, and the port by subnet
+	usual, railOf := map[string]string{}, map[string]string{} // each port → the subnet of most nodes, and each subnet → the port
 	for _, name := range p.names {
 		subnets[name] = map[*facts.Node]string{}
 		count := map[string]int{}
@@ -287,7 +288,8 @@ func hasEthernet(device facts.HCA) bool {
 	return slices.ContainsFunc(device.Ports, func(p facts.IBPort) bool { return p.LinkLayer == "Ethernet" })
 }
 
-// gidSubnet returns the network of a RoCE port's IPv4 address, as configured on its interface.
+// gidSubnet returns the network of a RoCE port's IPv4 address, with the prefix that its interface
+// has.
 func gidSubnet(view checks.View, node *facts.Node, port *facts.IBPort) string {
 	gid, found := chosenGID(view, node, port)
 	address, err := netip.ParseAddr(gid.GID)
@@ -301,9 +303,9 @@ func gidSubnet(view checks.View, node *facts.Node, port *facts.IBPort) string {
 	return network.String()
 }
 
-// unlikePlugins returns findings on libraries that NCCL loads by itself and that only some nodes
-// have. A network plugin has its own protocol, and ranks with a tuner choose other algorithms than
-// ranks without. env-same reports variables that differ.
+// unlikePlugins returns findings for libraries that NCCL loads by itself and that only some nodes
+// have. A network plugin has its own protocol. Ranks with a tuner choose other algorithms than
+// ranks without a tuner. env-same reports variables that differ.
 // Source: NVIDIA/nccl 2.30, plugin/net.cc, ncclNetInit, and plugin/tuner.cc.
 func unlikePlugins(view checks.View) (findings []checks.Finding) {
 	if !ranks.UsesNCCL(view) || len(view.All) < 2 {

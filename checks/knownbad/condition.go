@@ -11,14 +11,15 @@ import (
 	"preflight/checks/compare"
 )
 
-// bound is one comparison of a condition: an operator with a version, or without an operator a
-// version prefix or a word in which "*" matches any text.
+// bound is one comparison of a condition. It is an operator with a version. Without an operator it
+// is a version prefix, or a word in which "*" matches any text.
 type bound struct {
 	operator, text string
 	edition        *compare.Edition
 }
 
-// read parses a condition such as ">=2.28.3, <2.28.9". All of its comparisons must hold at once.
+// read parses a condition such as ">=2.28.3, <2.28.9". All comparisons of the condition must hold
+// at once.
 func read(condition string) (bounds []bound, err error) {
 	for text := range strings.SplitSeq(condition, ",") {
 		operator, operand := compare.CutOperator(strings.TrimSpace(text))

@@ -3,8 +3,8 @@
 // Package knownbad compares nodes with versions, and combinations of versions, that are known to
 // fail. Its table holds published findings, each with its source.
 //
-// It does not guess. An entry applies only to what a node has shown. If one of its conditions was
-// not seen and all others hold, the result for the node is unknown.
+// The package does not guess. An entry applies only to properties that a node has shown. If one of
+// the conditions of an entry was not seen and all others hold, the result for the node is unknown.
 package knownbad
 
 import (
@@ -38,26 +38,26 @@ var KnownBad = checks.Check{
 	},
 }
 
-// table holds the entries that apply to a view, and the results of the nodes compared so far.
+// table holds the entries that apply to a view, and the results for the nodes compared so far.
 type table struct {
 	view     checks.View
 	entries  []judged
 	words    []named // words in the conditions whose values differ by node
 	values   map[string]seenValue
 	key      []byte
-	outcomes map[string]outcome // by all values: most nodes of a fleet are equal
+	outcomes map[string]outcome // outcomes by the values of all words; computed once because most nodes of a fleet are equal
 }
 
-// named is a word with its name.
+// named is a word together with its name.
 type named struct {
 	name string
 	word
 }
 
-// judged is an entry with its parsed conditions.
+// judged is an entry together with its parsed conditions.
 type judged struct {
 	checks.KnownBad
-	words  []string // sorted
+	words  []string // the words of its conditions, sorted
 	bounds map[string][]bound
 }
 
@@ -67,13 +67,13 @@ type seenValue struct {
 	unseen string
 }
 
-// outcome holds the entries that apply to a node, and names those that may apply.
+// outcome holds the entries that apply to a node, and the names of the entries that may apply.
 type outcome struct {
 	met    []met
 	unsure string
 }
 
-// met is an entry that applies, with the values of the node that satisfy it.
+// met is an entry that applies to a node, with the node's values that satisfy it.
 type met struct {
 	judged
 	has string
@@ -85,7 +85,7 @@ func newTable(view checks.View) *table {
 	for _, entry := range entries(view) {
 		j := judged{entry, slices.Sorted(maps.Keys(entry.When)), map[string][]bound{}}
 		for name, condition := range entry.When {
-			j.bounds[name], _ = read(condition) // conditions were validated when they were read
+			j.bounds[name], _ = read(condition) // no error: the conditions were validated when the entry was read
 		}
 		t.entries, names = append(t.entries, j), append(names, j.words...)
 	}
@@ -101,7 +101,7 @@ func newTable(view checks.View) *table {
 	return t
 }
 
-// against returns the outcome for a node.
+// against compares a node with the entries and returns the outcome.
 func (t *table) against(node *facts.Node) outcome {
 	t.key = t.key[:0]
 	for _, w := range t.words {
@@ -136,8 +136,9 @@ func (t *table) judge() (came outcome) {
 	return came
 }
 
-// on returns the values that satisfy the entry, or which value was not seen if all others satisfy
-// it.
+// on returns the values that satisfy all conditions of the entry, as text. If a value was not seen
+// and all others satisfy their conditions, unseen says why. Both are "" if the entry does not
+// apply.
 func (j judged) on(values map[string]seenValue) (met, unseen string) {
 	var has []string
 	for _, name := range j.words {
@@ -157,7 +158,8 @@ func (j judged) on(values map[string]seenValue) (met, unseen string) {
 	return strings.Join(has, ", "), ""
 }
 
-// spelled returns a word with its value on a node, the first value that satisfies the bounds.
+// spelled returns a word with the value of the node that satisfies the bounds. If several values
+// do, it uses the first.
 func spelled(name string, values []string, bounds []bound) string {
 	at := slices.IndexFunc(values, func(value string) bool { return anyIs([]string{value}, bounds) })
 	return strings.TrimPrefix(strings.TrimPrefix(name, "pip:"), "env:") + " " + values[at]

@@ -32,7 +32,7 @@ var List = sync.OnceValue(func() (all []checks.KnownBad) {
 
 var kebab = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
-// Valid returns what is wrong with an entry, nil if it is valid.
+// Valid returns an error that says what is wrong with an entry, or nil if the entry is valid.
 func Valid(entry checks.KnownBad) error {
 	switch {
 	case !kebab.MatchString(entry.ID):
@@ -55,8 +55,8 @@ func Valid(entry checks.KnownBad) error {
 	return nil
 }
 
-// entries returns the entries for a view: the team's, and the built-in ones whose ID the team does
-// not use.
+// entries returns the entries for a view: the team's own entries, and the built-in entries whose ID
+// the team does not use.
 func entries(view checks.View) []checks.KnownBad {
 	all := slices.Clone(view.Policy.KnownBad)
 	for _, entry := range List() {

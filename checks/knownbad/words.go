@@ -14,17 +14,17 @@ import (
 	"preflight/launch/nccl"
 )
 
-// word is a property that a condition can name. It returns the values of a node, none if the node
-// does not have it, or the reason why they are not known.
+// word is a property that a condition can name. of returns the values of a node. values is empty if
+// the node does not have the property. If the values are not known, unseen is the reason.
 type word struct {
 	Says string // documentation for authors of entries
 	of   func(view checks.View, node *facts.Node) (values []string, unseen string)
-	// launch replaces of for values that are the same on every node.
+	// launch replaces of if the values are the same on every node.
 	launch func(view checks.View) []string
 }
 
-// section returns the function of a word that reads one section. If the section is missing, the
-// function returns the reason.
+// section returns the function that reads a word's values from one section. If a node lacks the
+// section, the function returns the reason.
 func section(s facts.Section, of func(checks.View, *facts.Node) []string) func(checks.View, *facts.Node) ([]string, string) {
 	return func(view checks.View, node *facts.Node) ([]string, string) {
 		if node.Has(s) {
@@ -37,7 +37,7 @@ func section(s facts.Section, of func(checks.View, *facts.Node) []string) func(c
 	}
 }
 
-// one returns a single value as a slice, nil if it is empty.
+// one returns a slice with a single value, or nil if the value is "".
 func one(value string) []string {
 	if value == "" {
 		return nil
@@ -49,7 +49,7 @@ func host(of func(*facts.Host) string) func(checks.View, *facts.Node) ([]string,
 	return section(facts.SectionHost, func(_ checks.View, node *facts.Node) []string { return one(of(node.Host)) })
 }
 
-// card returns the function of a word with a value for each GPU.
+// card returns the function that reads a word's values from the GPUs, one value for each GPU.
 func card(of func(facts.Card) string) func(checks.View, *facts.Node) ([]string, string) {
 	return section(facts.SectionNVML, func(_ checks.View, node *facts.Node) (values []string) {
 		for _, c := range node.NVML.Cards {
@@ -59,7 +59,8 @@ func card(of func(facts.Card) string) func(checks.View, *facts.Node) ([]string, 
 	})
 }
 
-// adapter returns the function of a word with a value for each RDMA device.
+// adapter returns the function that reads a word's values from the RDMA devices, one value for each
+// device.
 func adapter(of func(facts.HCA) string) func(checks.View, *facts.Node) ([]string, string) {
 	return section(facts.SectionIB, func(_ checks.View, node *facts.Node) (values []string) {
 		for _, device := range node.IB.Devices {
@@ -69,7 +70,7 @@ func adapter(of func(facts.HCA) string) func(checks.View, *facts.Node) ([]string
 	})
 }
 
-// unlike returns the function of a word that counts the different values in the launch.
+// unlike returns the function that counts the different values in the launch.
 func unlike(of func(*facts.Node) string) func(checks.View) []string {
 	return func(view checks.View) []string {
 		seen := map[string]bool{}
@@ -82,11 +83,11 @@ func unlike(of func(*facts.Node) string) func(checks.View) []string {
 	}
 }
 
-// Words are the properties that a condition can name. In addition, "pip:NAME" is a Python package
-// and "env:NAME" is a variable of the ranks.
+// Words maps names to the properties that a condition can name. In addition, "pip:NAME" is a Python
+// package and "env:NAME" is a variable of the ranks.
 var Words = map[string]word{
 	"nccl": {"the NCCL that torch loads", section(facts.SectionPython, func(view checks.View, node *facts.Node) []string {
-		isRCCL := len(node.Python.NCCL) > 0 && node.Python.NCCL[0].HIP != "" // RCCL uses NCCL's version numbers but has other faults
+		isRCCL := len(node.Python.NCCL) > 0 && node.Python.NCCL[0].HIP != "" // RCCL uses NCCL's version numbers but has other defects
 		if !ranks.UsesNCCL(view) || isRCCL {
 			return nil
 		}
@@ -164,7 +165,8 @@ func offload(view checks.View) (devices []string) {
 	return devices
 }
 
-// nvidiaDriver returns no value for AMD's driver, whose version numbers are unrelated.
+// nvidiaDriver returns the version of the NVIDIA driver. It returns no value for AMD's driver,
+// whose version numbers are unrelated.
 func nvidiaDriver(_ checks.View, node *facts.Node) []string {
 	if node.NVML.Source == facts.SourceAMD {
 		return nil
@@ -172,7 +174,7 @@ func nvidiaDriver(_ checks.View, node *facts.Node) []string {
 	return one(node.NVML.Driver)
 }
 
-// cpuMaker returns the first word of a CPU's name: AMD, Intel(R).
+// cpuMaker returns the first word of the CPU's name, such as "AMD" or "Intel(R)".
 func cpuMaker(node *facts.Node) string {
 	if node.Host == nil {
 		return ""
@@ -188,7 +190,8 @@ func firstGPU(node *facts.Node) string {
 	return node.NVML.Cards[0].Name
 }
 
-// lookUp finds a word by name, including "pip:NAME" and "env:NAME".
+// lookUp returns the word with a name, and whether there is one. The names include "pip:NAME" and
+// "env:NAME".
 func lookUp(name string) (word, bool) {
 	if w, known := Words[name]; known {
 		return w, true

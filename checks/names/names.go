@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package names knows the names and addresses of nodes: which addresses a node holds, how it
-// resolves a name, what it calls itself, and which node is the first of the launch.
+// Package names answers questions about the names and addresses of nodes: which addresses a node
+// has, how it resolves a name, what its hostname is, and which node is the first of the launch.
 //
-// It does not resolve names itself. If a node was not asked, the answer is not known.
+// The package does not resolve names itself. If a node did not look up a name, the answer is not
+// known.
 package names
 
 import (
@@ -42,13 +43,15 @@ func AddressesOf(node *facts.Node) []netip.Addr {
 	return addresses
 }
 
-// NetworkOf returns the network of an address of the node.
+// NetworkOf returns the network to which an address of the node belongs. known is false if the node
+// is not known to have the address.
 func NetworkOf(node *facts.Node, address string) (network netip.Prefix, known bool) {
 	_, network, known = HolderOf(node, address)
 	return network, known
 }
 
-// HolderOf returns the interface of a node that holds an address, and the network of the address.
+// HolderOf returns the interface of a node that has an address, and the network of the address.
+// known is false if no interface is known to have it.
 func HolderOf(node *facts.Node, address string) (held *facts.Interface, network netip.Prefix, known bool) {
 	if node.Net == nil {
 		return nil, netip.Prefix{}, false
@@ -64,7 +67,7 @@ func HolderOf(node *facts.Node, address string) (held *facts.Interface, network 
 	return nil, netip.Prefix{}, false
 }
 
-// InterfaceOf returns a node's interface by its name, the zero value if there is none.
+// InterfaceOf returns the interface of a node with a name, or the zero value if there is none.
 func InterfaceOf(net *facts.Net, name string) facts.Interface {
 	if net != nil {
 		for _, i := range net.Interfaces {
@@ -78,8 +81,8 @@ func InterfaceOf(net *facts.Net, name string) facts.Interface {
 
 func PeerInterface(node *facts.Node) string { return nccl.PeerAddress(node).Interface }
 
-// LookupOf returns a node's lookup of a name, given without a user. asked is false if the node did
-// not look it up.
+// LookupOf returns the result of a node's lookup of a name. The name is given without a user. asked
+// is false if the node did not look up the name.
 func LookupOf(node *facts.Node, name string) (lookup facts.Lookup, asked bool) {
 	if node.Names != nil {
 		for _, lookup := range node.Names.Lookups {
@@ -91,8 +94,8 @@ func LookupOf(node *facts.Node, name string) (lookup facts.Lookup, asked bool) {
 	return facts.Lookup{}, false
 }
 
-// LeadsTo reports whether any of these addresses belongs to the node: it holds the address, or was
-// reached at it.
+// LeadsTo reports whether any of the addresses belongs to the node: the node has the address, or
+// preflight reached the node at it.
 func LeadsTo(addresses []string, node *facts.Node) bool {
 	right := AddressesOf(node)
 	if reached, err := netip.ParseAddr(node.Address); err == nil {
@@ -104,8 +107,8 @@ func LeadsTo(addresses []string, node *facts.Node) bool {
 	})
 }
 
-// MostlyLedTo returns the addresses to which more than half of the nodes resolve a name, nil if
-// they do not agree. Loopback addresses are ignored.
+// MostlyLedTo returns the addresses to which more than half of the nodes resolve a name, or nil if
+// there is no such majority. It ignores loopback addresses.
 func MostlyLedTo(nodes []*facts.Node, resolved func(*facts.Node) []string) []string {
 	count, total := map[string]int{}, 0
 	for _, node := range nodes {
@@ -127,7 +130,7 @@ func MostlyLedTo(nodes []*facts.Node, resolved func(*facts.Node) []string) []str
 	return most
 }
 
-// LookUp shows from where a node gets the address of a name.
+// LookUp returns the command that shows where a node gets the address of a name from.
 func LookUp(name string) fix.Command {
 	return fix.On("grep -nw %s /etc/hosts; getent ahosts %[1]s", fix.Host(name)).As(fix.Look)
 }
@@ -150,12 +153,12 @@ func SplitEndpoint(endpoint string) (host, port string) {
 	return strings.Trim(endpoint[:at], "[]"), endpoint[at+1:]
 }
 
-// Unresolved returns torch's message about a host without an address.
+// Unresolved returns torch's message about a host whose name does not resolve.
 func Unresolved(host string, port any) string {
 	return fmt.Sprintf("The IPv4 network addresses of (%s, %v) cannot be retrieved (gai error: -2 - Name or service not known).", host, port)
 }
 
-// FirstHost returns the name of the node that will hold rank 0.
+// FirstHost returns the name of the node that will run rank 0.
 func FirstHost(v checks.View) string {
 	if len(v.Launch.Hosts) > 0 {
 		return v.Launch.Hosts[0].Name
@@ -166,7 +169,7 @@ func FirstHost(v checks.View) string {
 	return ""
 }
 
-// First returns the first node for which is returns true, nil if there is none.
+// First returns the first node for which is returns true, or nil if there is none.
 func First(nodes []*facts.Node, is func(*facts.Node) bool) *facts.Node {
 	if at := slices.IndexFunc(nodes, is); at >= 0 {
 		return nodes[at]
@@ -174,9 +177,9 @@ func First(nodes []*facts.Node, is func(*facts.Node) bool) *facts.Node {
 	return nil
 }
 
-// NodeZero returns the node of rank 0, or the findings of a check that cannot do without it. The
-// check is skipped if the node lacks a needed section, because another finding reports that. The
-// result is unknown if the node is not part of the fleet.
+// NodeZero returns the node of rank 0. If it cannot, it returns the findings for a check that needs
+// this node. The check is skipped if the node lacks a needed section, because another finding
+// reports that. The check is unknown if the node is not part of the fleet.
 func NodeZero(view checks.View) (*facts.Node, []checks.Finding) {
 	first := FirstHost(view)
 	isFirst := func(n *facts.Node) bool { return n.Name == first }
@@ -190,7 +193,7 @@ func NodeZero(view checks.View) (*facts.Node, []checks.Finding) {
 }
 
 // Unanswered returns an unknown that lists the names for which a node got no answer, with the
-// reasons. They may well resolve, so they count neither as resolved nor as missing.
+// reasons. Such names may still resolve, so they count neither as resolved nor as missing.
 func Unanswered(node *facts.Node) []checks.Finding {
 	var asked, whys []string
 	isOwn := false
@@ -230,13 +233,14 @@ func isAddress(host string) bool {
 	return err == nil
 }
 
-// nameInHosts adds the node's own name to its /etc/hosts, so that no name service is needed.
+// nameInHosts returns the command that adds the node's own name to its /etc/hosts. No name service
+// is then needed for this name.
 func nameInHosts(node *facts.Node) fix.Command {
 	return fix.On(`echo "%s $(hostname)" | sudo tee -a /etc/hosts`, ownAddress(node))
 }
 
-// SplitName returns a finding on a name that nodes resolve to different addresses, none of which
-// has a majority.
+// SplitName returns a finding for a name that nodes resolve to different addresses, if none of the
+// addresses has a majority.
 func SplitName(name string, groups []compare.Group) checks.Finding {
 	f := checks.Finding{
 		Summary: "nodes resolve " + name + " to different addresses, and none has a majority",
@@ -252,15 +256,15 @@ func SplitName(name string, groups []compare.Group) checks.Finding {
 	return f
 }
 
-// Own checks the address of a node's own hostname. Without an interface name, gloo takes the first
-// address that it can bind to and sends it to its peers. Every torchrun with a c10d rendezvous
-// resolves the name too.
+// Own checks the address to which a node resolves its own hostname. If no interface name is set,
+// gloo uses the first such address that it can bind to and sends this address to its peers. Every
+// torchrun with a c10d rendezvous also resolves the hostname.
 // Source: pytorch/pytorch 2.5, ProcessGroupGloo.cpp, createDefaultDevice, and
 // elastic/rendezvous/utils.py, _matches_machine_hostname.
 func Own(view checks.View, node *facts.Node) []checks.Finding {
 	own := node.Names.Own
 	if len(view.All) == 1 {
-		return nil // there is no peer to connect
+		return nil // there is no peer to which the ranks must connect
 	}
 	f := checks.Finding{
 		Verdict: checks.Warn,
@@ -308,8 +312,8 @@ func LooksUpOwn(view checks.View, node *facts.Node) bool {
 	return byGloo || view.Launch.Rendezvous == launch.RendezvousC10d
 }
 
-// ofOwn returns what happens to ranks on a node whose own name does not resolve, or resolves to a
-// loopback address.
+// ofOwn returns the verdict for a node whose own name does not resolve, or resolves to a loopback
+// address. It also returns what happens to the ranks on that node.
 func ofOwn(view checks.View, node *facts.Node, lookup facts.Lookup) (checks.Verdict, string) {
 	calling := ranks.GlooMesh(view).Caller(node)
 	const refused = "Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]"
@@ -332,8 +336,8 @@ func ofOwn(view checks.View, node *facts.Node, lookup facts.Lookup) (checks.Verd
 	return checks.Fail, refused
 }
 
-// hidesHost reports whether the node holds the address of torchrun's endpoint but does not
-// recognise it by its name, so that no process serves the store.
+// hidesHost reports whether the node has the address of torchrun's endpoint although torchrun does
+// not recognise the node by its name. No process then serves the store.
 func hidesHost(view checks.View, node *facts.Node) bool {
 	if view.Launch.Rendezvous != launch.RendezvousC10d || node.Net == nil {
 		return false
@@ -343,8 +347,8 @@ func hidesHost(view checks.View, node *facts.Node) bool {
 	return !serves && slices.ContainsFunc(AddressesOf(node), func(a netip.Addr) bool { return a.String() == meeting.Host })
 }
 
-// ownAddress returns a shell expression for the address that the node's own name should have. It is
-// the first address of hostname -I, unless another address leads to the peers.
+// ownAddress returns a shell expression for the address to which the node's own name should
+// resolve. It is the first address of hostname -I, unless another address leads to the peers.
 func ownAddress(node *facts.Node) fix.Arg {
 	if node.Net != nil {
 		printed := launch.Prediction{}.Endpoint(&facts.Node{Facts: facts.Facts{Net: node.Net}}).Host

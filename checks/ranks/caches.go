@@ -11,8 +11,8 @@ import (
 	"preflight/facts"
 )
 
-// movedBy lists, for each place that a launch writes to, the variables that move it to another
-// directory. The first one that is set wins.
+// movedBy lists, for each place to which a launch writes, the variables that move the place to
+// another directory. The first variable that is set wins.
 var movedBy = map[string][]string{
 	"tmp":              {"TMPDIR"},
 	"hf-cache":         {"HF_HUB_CACHE", "HF_HOME"},
@@ -21,8 +21,8 @@ var movedBy = map[string][]string{
 	"torch-extensions": {"TORCH_EXTENSIONS_DIR"},
 }
 
-// Moved reports whether the launch's exports move a place to another directory. The probe used the
-// environment of its own session.
+// Moved reports whether the launch's exports move a place to another directory. The probe did not
+// see that directory, because it used the environment of its own session.
 func Moved(view checks.View, node *facts.Node, place *facts.Place) bool {
 	settings := Env(view, node)
 	for _, name := range movedBy[place.Role] {
@@ -37,12 +37,12 @@ func Moved(view checks.View, node *facts.Node, place *facts.Place) bool {
 // Cache is a directory on a node in which ranks compile code while they run.
 type Cache struct {
 	*facts.Place
-	Variable string // the variable that moves it
+	Variable string // the variable that moves the directory
 }
 
-// Caches returns the known directories in which the ranks of a node will compile: Triton's on GPUs
-// if it is installed, Inductor's if it was moved out of the temporary directory, and DeepSpeed's
-// for ops that the installed package lacks.
+// Caches returns the known directories in which the ranks of a node will compile. These are
+// Triton's directory on GPUs if Triton is installed, Inductor's if it was moved out of the
+// temporary directory, and DeepSpeed's for ops that the installed package lacks.
 func Caches(view checks.View, node *facts.Node) (caches []Cache) {
 	for i := range node.Disk.Places {
 		place := &node.Disk.Places[i]
@@ -66,11 +66,11 @@ func compiles(view checks.View, node *facts.Node, role string) bool {
 	return false
 }
 
-// OverNFS reports whether a place is on NFS. There, flock may lock only on one machine, and a
-// client may see renamed or removed files for seconds.
+// OverNFS reports whether a place is on NFS. On NFS, flock may lock only within one machine, and a
+// client may still see renamed or removed files for seconds.
 func OverNFS(place *facts.Place) bool { return place.FSType == "nfs" || place.FSType == "nfs4" }
 
-// Crowd holds the nodes that compile in one directory on NFS.
+// Crowd is a directory on NFS with the nodes that compile in it.
 type Crowd struct {
 	Cache
 	Nodes []*facts.Node
@@ -96,8 +96,9 @@ func CrowdedCaches(view checks.View) (crowds []Crowd) {
 	return slices.DeleteFunc(crowds, func(c Crowd) bool { return len(c.Nodes) < 2 })
 }
 
-// Elsewhere returns a directory on the nodes' local disks for a crowded cache, with the user's name
-// in it so that users do not collide. It returns "" if no such disk was seen on all of the nodes.
+// Elsewhere returns a directory on the nodes' local disks that can replace a crowded cache. The
+// directory contains the user's name, so users do not collide. It returns "" if not all of the
+// nodes are known to have such a disk.
 func (c Crowd) Elsewhere() string {
 	user := ""
 	if host := c.Nodes[0].Host; host != nil && host.User != "root" {

@@ -13,8 +13,8 @@ import (
 	"preflight/launch"
 )
 
-// Env returns the environment of the ranks on a node. An empty value counts as not set, as in NCCL,
-// gloo and torch.
+// Env returns the environment of the ranks on a node. As in NCCL, gloo and torch, a variable with
+// an empty value counts as not set.
 func Env(view checks.View, node *facts.Node) launch.Env {
 	return launch.RankEnv(node.Env, view.Launch.Exports)
 }
@@ -24,10 +24,10 @@ func Settings(view checks.View, node *facts.Node) []facts.Setting {
 	return slices.DeleteFunc(Env(view, node).All(), func(s facts.Setting) bool { return s.Value == "" })
 }
 
-// Unread returns why nothing in the launch reads a variable, judged by its prefix; "" if something
-// may.
+// Unread returns the reason why no program of the launch reads a variable. The prefix of the
+// variable decides. It returns "" if a program may read it.
 func Unread(view checks.View, name string) string {
-	asksForGPUs := view.Launch.AcceleratorAssumed && view.Launch.PerNode == "gpu" // --nproc_per_node=gpu, although no GPU was seen
+	asksForGPUs := view.Launch.AcceleratorAssumed && view.Launch.PerNode == "gpu" // the launch has --nproc_per_node=gpu although no GPU was seen
 	switch prefix, _, _ := strings.Cut(name, "_"); {
 	case prefix == "NCCL" && !UsesNCCL(view) && !asksForGPUs:
 		return "NCCL is not used with accelerator cpu"
@@ -39,7 +39,7 @@ func Unread(view checks.View, name string) string {
 	return ""
 }
 
-// Origin returns a setting with the place where it is set.
+// Origin returns a setting as text, with the place where it is set.
 func Origin(view checks.View, setting facts.Setting) string {
 	if export, isExported := Exported(view, setting.Name); isExported {
 		return fmt.Sprintf("%s=%s, exported to every node from %s", setting.Name, setting.Value, source(export, "the launching machine's environment"))
@@ -54,8 +54,8 @@ func source(setting facts.Setting, environment string) string {
 	return setting.Source
 }
 
-// TakeOut returns the commands that remove a setting where it is set: on the launching machine, in
-// a configuration file of the node, or in a file that its shell reads.
+// TakeOut returns the commands that remove a setting from the place where it is set. That is the
+// launching machine, a configuration file of the node, or a file that the node's shell reads.
 func TakeOut(view checks.View, setting facts.Setting) []fix.Command {
 	name := setting.Name
 	export, isExported := Exported(view, name)
@@ -80,7 +80,7 @@ func Exported(view checks.View, name string) (facts.Setting, bool) {
 	return view.Launch.Exports[i], true
 }
 
-// SearchSession finds the file that sets a variable in non-login sessions.
+// SearchSession returns the command that finds the file that sets a variable in non-login sessions.
 func SearchSession(name string) fix.Command {
 	return fix.On("grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment   # which file sets it", fix.Variable(name)).As(fix.Look)
 }

@@ -10,9 +10,9 @@ import (
 	"preflight/launch"
 )
 
-// grammars hold the values that preflight suggests to export for a variable; the first row whose
-// names match applies. DeepSpeed writes a value into a shell command on every node, unquoted or in
-// double quotes, so preflight suggests no other values.
+// grammars lists the values that preflight may suggest to export. For each variable, the first row
+// whose pattern names matches the variable applies. preflight suggests no other values, because
+// DeepSpeed writes a value into a shell command on every node, unquoted or in double quotes.
 //
 // Source: deepspeed/launcher/multinode_runner.py, add_export and get_cmd, 0.6.0 to 0.19.8. The
 // values: NVIDIA/nccl 2.30, parseStringList in misc/utils.cc; torch 2.9, ProcessGroupGloo.cpp,
@@ -25,11 +25,11 @@ var grammars = []struct{ names, value *regexp.Regexp }{
 	{named(`MASTER_ADDR`), value(`[\w:][\w.:-]*`)},
 	{named(`CUDA_HOME|TORCH_EXTENSIONS_DIR|TRITON_CACHE_DIR|TORCHINDUCTOR_CACHE_DIR`), value(path)},
 	{named(`PATH|LD_LIBRARY_PATH`), value(path + `(:` + path + `)*`)},
-	{named(`[A-Za-z_]\w*`), value(`[\w@+=:,./^-]*`)}, // no %, because pdsh replaces %h by the host's name
+	{named(`[A-Za-z_]\w*`), value(`[\w@+=:,./^-]*`)}, // no percent sign, because pdsh replaces %h by the host's name
 }
 
 const (
-	interfaceName = `[A-Za-z0-9][\w.:-]{0,14}` // names that the kernel assigns; renamed ones may have any character but "/" and blanks
+	interfaceName = `[A-Za-z0-9][\w.:-]{0,14}` // names that the kernel assigns; a renamed interface may have any character except "/" and blanks
 	path          = `/[\w@+=,./-]*`
 )
 
@@ -39,7 +39,7 @@ func named(names string) *regexp.Regexp { return regexp.MustCompile(`^(` + names
 
 func value(grammar string) *regexp.Regexp { return regexp.MustCompile(`^(` + grammar + `)$`) }
 
-// Exportable reports whether preflight may suggest to export a variable with a value.
+// Exportable reports whether preflight may suggest exporting a variable with this value.
 func Exportable(variable, value string) bool {
 	for _, g := range grammars {
 		if g.names.MatchString(variable) {
@@ -55,7 +55,7 @@ const (
 	byHand = "a shell may misread its value, which is not valid for this variable. If the value is right, set it by hand on the nodes"
 )
 
-// NotExported returns why preflight does not suggest a value, and what to do instead.
+// NotExported says why preflight does not suggest exporting a value, and what to do instead.
 func NotExported(variable string) string {
 	if strings.HasSuffix(variable, "_SOCKET_IFNAME") {
 		return renamed
@@ -63,7 +63,7 @@ func NotExported(variable string) string {
 	return byHand
 }
 
-// refused returns the same as a step of a fix.
+// refused returns the text of NotExported as a step of a fix.
 func refused(variable string) fix.Command {
 	if NotExported(variable) == renamed {
 		return fix.Note("no command sets %s: "+renamed, fix.Variable(variable))
@@ -71,8 +71,8 @@ func refused(variable string) fix.Command {
 	return fix.Note("no command sets %s: "+byHand, fix.Variable(variable))
 }
 
-// ExportLine returns the command that sets a variable for every rank of the launch, or a note if
-// the value is not exportable.
+// ExportLine returns the command that sets a variable for every rank of the launch. If the value is
+// not exportable, it returns a note instead.
 func ExportLine(p launch.Prediction, name, value string) fix.Command {
 	switch {
 	case !Exportable(name, value):

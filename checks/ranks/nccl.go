@@ -13,8 +13,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// FleetNCCL returns the NCCL version of most nodes, "" if none reported one. It is used for nodes
-// whose Python did not answer.
+// FleetNCCL returns the NCCL version that most nodes have, or "" if no node reported one. Callers
+// use it for nodes whose Python did not answer.
 func FleetNCCL(v checks.View) string {
 	seen := compare.Without(v.Nodes, func(n *facts.Node) bool { return nccl.Version(n) == "" })
 	if len(seen) == 0 {
@@ -23,16 +23,16 @@ func FleetNCCL(v checks.View) string {
 	return compare.GroupBy(seen, nccl.Version)[0].Value
 }
 
-// UsesNCCL reports whether the ranks use NCCL. Ranks on CPUs use gloo, and NCCL's settings and
-// needs do not matter.
+// UsesNCCL reports whether the ranks use NCCL. Ranks on CPUs use gloo, so the settings and
+// requirements of NCCL do not matter for them.
 func UsesNCCL(view checks.View) bool { return view.Launch.Accelerator != "cpu" }
 
-// UsesGloo reports whether the ranks certainly create a gloo group: on CPUs, and if the script asks
-// for one by name. Imported modules may also create one.
+// UsesGloo reports whether the ranks certainly create a gloo group. They do on CPUs, and if the
+// script asks for gloo by name. Imported modules may also create one.
 //
-// No launcher does so by itself: DeepSpeed uses only its accelerator's backend
-// (deepspeed/comm/torch.py, 0.19.8), accelerate adds cpu:gloo for FSDP only (state.py, 1.15), and
-// init_process_group() without a backend uses the accelerator's since torch 2.6.
+// No launcher creates a gloo group by itself. DeepSpeed uses only its accelerator's backend
+// (deepspeed/comm/torch.py, 0.19.8), and accelerate adds cpu:gloo for FSDP only (state.py, 1.15).
+// Since torch 2.6, init_process_group() without a backend uses the accelerator's backend.
 func UsesGloo(view checks.View) bool {
 	makesGloo := func(named facts.LaunchFile) bool {
 		file := FileAt(view.Head, named)
@@ -41,8 +41,9 @@ func UsesGloo(view checks.View) bool {
 	return !UsesNCCL(view) || slices.ContainsFunc(view.Launch.Files, makesGloo)
 }
 
-// NoInterface returns the first name of a gloo or tensorpipe list that is not an interface of the
-// node with an address. These libraries support neither prefixes nor the marks of NCCL.
+// NoInterface returns the first name in a list for gloo or tensorpipe that is not an interface of
+// the node with an address. Unlike NCCL, these libraries support neither prefixes nor marks such as
+// "^".
 //
 // Source: facebookincubator/gloo, transport/tcp/device.cc; pytorch/tensorpipe,
 // transport/uv/utility.cc.
@@ -56,7 +57,7 @@ func NoInterface(net *facts.Net, list string) (name string, isAny bool) {
 	return "", false
 }
 
-// GlooMesh returns which nodes gloo's ranks will call.
+// GlooMesh returns the connections that gloo's ranks will make between nodes.
 func GlooMesh(view checks.View) nccl.GlooMesh {
 	return checks.Remember(view, glooMesh{}, func() nccl.GlooMesh {
 		return nccl.NewGlooMesh(view.Everywhere(), func(node *facts.Node) nccl.Choice { return nccl.Gloo(view.Launch, node) })
@@ -65,10 +66,10 @@ func GlooMesh(view checks.View) nccl.GlooMesh {
 
 type glooMesh struct{}
 
-// ByOrder is why an address that no peer can call does not disturb gloo.
+// ByOrder is the reason why gloo still works although no peer can connect to a node's address.
 const ByOrder = "by chance: the gloo rank with the larger address calls the other, and this node always has the larger one"
 
-// NCCLNetwork returns the network that NCCL on a node will use to reach the others.
+// NCCLNetwork returns the network over which NCCL on a node will reach the other nodes.
 func NCCLNetwork(view checks.View, node *facts.Node) *nccl.Network {
 	return checks.Remember(view, networkOn{node}, func() *nccl.Network {
 		network := nccl.NetworkOf(view.Launch, node)
@@ -78,8 +79,8 @@ func NCCLNetwork(view checks.View, node *facts.Node) *nccl.Network {
 
 type networkOn struct{ node *facts.Node }
 
-// UsingIB returns the nodes whose ranks would use InfiniBand or RoCE, or the reason why there are
-// none. It includes nodes without an adapter if other nodes have one.
+// UsingIB returns the nodes whose ranks would use InfiniBand or RoCE. If there are none, it returns
+// the reason. The result includes nodes without an adapter if other nodes have one.
 func UsingIB(view checks.View) (nodes []*facts.Node, reason string) {
 	if !UsesNCCL(view) {
 		return nil, "ranks on CPUs use gloo over TCP"
@@ -106,8 +107,8 @@ func UsingIB(view checks.View) (nodes []*facts.Node, reason string) {
 }
 
 // SwitchDoors returns the adapters that only manage a node's NVSwitches and carry no data. If the
-// agent did not run as root, they are guessed on machines with B200 or B300: they are the
-// InfiniBand functions of a ConnectX-7 with several functions.
+// agent did not run as root, SwitchDoors guesses them on machines with B200 or B300. There they are
+// the InfiniBand functions of a ConnectX-7 that has several functions.
 //
 // Source: NVIDIA, DGX B200 and HGX B200 user guides, network ports.
 func SwitchDoors(node *facts.Node) []string {

@@ -12,7 +12,7 @@ import (
 )
 
 // TakingRails returns the setting that makes NCCL use only the rails that answered. It returns the
-// zero value if NCCL also uses a port that is not a rail, or uses different ones on different
+// zero value if NCCL also uses a port that is not a rail, or uses different ports on different
 // nodes.
 func TakingRails(view checks.View, answered []string) facts.Setting {
 	first, sockets := []string(nil), false

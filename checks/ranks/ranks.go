@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ranks describes what the ranks of a launch will use: their nodes, their environment and
-// where each setting comes from, their interpreter, and the network that NCCL will use.
+// the place where each variable is set, their interpreter, and the network that NCCL will use.
 //
-// It judges none of these.
+// It does not decide whether any of these is right.
 package ranks
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 // Nodes returns the machines that will run ranks, as far as the check can see them. If DeepSpeed
-// starts the ranks of a single host on the launching machine, that is the only one.
+// starts the ranks of a single host on the launching machine, Nodes returns only that machine.
 func Nodes(view checks.View) []*facts.Node {
 	if view.Launch.Local && view.Head != nil {
 		return []*facts.Node{view.Head}
@@ -26,20 +26,21 @@ func Nodes(view checks.View) []*facts.Node {
 	return view.Nodes
 }
 
-// OfMachine makes the fixes of a finding run locally if machine is the launching machine.
+// OfMachine returns a finding about a machine. If that is the launching machine, the fixes run
+// locally.
 func OfMachine(view checks.View, machine *facts.Node, f checks.Finding) checks.Finding {
 	if machine != view.Head {
 		return f
 	}
-	f.Remedy = slices.Clone(f.Remedy) // findings share the slices of their checks
+	f.Remedy = slices.Clone(f.Remedy) // a copy, because findings share the slices of their checks
 	for i, command := range f.Remedy {
 		f.Remedy[i] = command.Locally()
 	}
 	return f
 }
 
-// RemoteMount returns the remote file system that provides a place on a node, "" if the place is
-// local, missing or was not seen.
+// RemoteMount returns the remote file system on which a place of a node is. It returns "" if the
+// place is local, is missing or was not seen.
 func RemoteMount(node *facts.Node, role string) string {
 	if node.Disk == nil {
 		return ""
@@ -53,8 +54,9 @@ func RemoteMount(node *facts.Node, role string) string {
 	return node.Disk.Places[at].FSType
 }
 
-// ContainerOf returns the kind of container that a node is, as facts.Host spells it, or the program
-// with which preflight entered it; "" if the node is a machine or this was not seen.
+// ContainerOf returns the kind of container if a node is a container, in the spelling of
+// facts.Host. If preflight entered the container itself, it returns the program that entered it. It
+// returns "" if the node is a machine, or if this was not seen.
 func ContainerOf(node *facts.Node) string {
 	if node.Host != nil && node.Host.Container != "" {
 		return node.Host.Container
@@ -62,11 +64,11 @@ func ContainerOf(node *facts.Node) string {
 	return engineOf(node)
 }
 
-// engines are the programs that enter containers.
+// engines lists the programs that enter containers.
 var engines = []string{"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "nsenter"}
 
-// engineOf returns the program with which preflight entered the container of the ranks, "" if it
-// entered none. The words after it may include the container's name.
+// engineOf returns the program with which preflight entered the container of the ranks, or "" if it
+// entered none. The words of the command after the program may include the container's name.
 func engineOf(node *facts.Node) string {
 	if node.SSH == nil {
 		return ""
@@ -79,8 +81,8 @@ func engineOf(node *facts.Node) string {
 	return ""
 }
 
-// HeadNode returns the node that is the launching machine. isNode is false if boot ID, machine ID
-// or network namespace differ, or were not seen on both.
+// HeadNode returns the node that is the launching machine. isNode is false if the boot ID, the
+// machine ID or the network namespace of the two differ, or were not seen on both.
 func HeadNode(view checks.View) (node *facts.Node, isNode bool) {
 	if view.Head == nil {
 		return nil, false
@@ -94,7 +96,8 @@ func HeadNode(view checks.View) (node *facts.Node, isNode bool) {
 	return nil, false
 }
 
-// FileAt returns the facts of a file that the launch names, nil if they were not collected.
+// FileAt returns a machine's facts about a file that the launch names, or nil if they were not
+// collected.
 func FileAt(machine *facts.Node, named facts.LaunchFile) *facts.File {
 	if machine == nil || machine.Files == nil {
 		return nil
@@ -107,17 +110,17 @@ func FileAt(machine *facts.Node, named facts.LaunchFile) *facts.File {
 	return nil
 }
 
-// RemoteFS are the types of file systems that a node mounts over a network.
+// RemoteFS lists the types of file systems that a node mounts over a network.
 var RemoteFS = []string{"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "glusterfs", "fuse.glusterfs", "fuse.juicefs", "fuse.sshfs", "9p", "virtiofs", "wekafs"}
 
-// OwnFS are the types of local file systems.
+// OwnFS lists the types of local file systems.
 var OwnFS = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "tmpfs"}
 
-// CountInodes are the file systems with a fixed number of inodes. Others (btrfs, some NFS servers)
-// may correctly report 0.
+// CountInodes lists the types of file systems that have a fixed number of inodes. Other types
+// (btrfs, some NFS servers) may correctly report 0.
 var CountInodes = []string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}
 
-// ScriptAt returns the facts of the script of the launch on a machine, nil if they were not
+// ScriptAt returns a machine's facts about the script of the launch, or nil if they were not
 // collected.
 func ScriptAt(p launch.Prediction, machine *facts.Node) *facts.File {
 	i := slices.IndexFunc(p.Files, func(f facts.LaunchFile) bool { return f.Role == facts.RoleScript })
@@ -127,12 +130,13 @@ func ScriptAt(p launch.Prediction, machine *facts.Node) *facts.File {
 	return FileAt(machine, p.Files[i])
 }
 
-// Answering returns the nodes whose interpreter answered. Only python-same reports the others.
+// Answering returns the nodes whose Python interpreter answered. Only python-same reports the other
+// nodes.
 func Answering(view checks.View) []*facts.Node {
 	return compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Python == nil || !n.Python.Found || n.Python.Problem != "" })
 }
 
-// Nowhere returns the reason to skip a check that needs a package, if no node has it.
+// Nowhere returns the reason to skip a check that needs a package which no node has.
 func Nowhere(view checks.View, what string) []checks.Finding {
 	nodes := Answering(view)
 	if len(nodes) == 0 {
@@ -141,8 +145,8 @@ func Nowhere(view checks.View, what string) []checks.Finding {
 	return checks.Skipped(fmt.Sprintf("no node has %s installed for %s", what, nodes[0].Python.Path))
 }
 
-// TorchBuild returns the platform of a node's torch: "CUDA 12.4", "ROCm 6.2", "CPU", "" without
-// torch.
+// TorchBuild returns the platform for which a node's torch is built, such as "CUDA 12.4", "ROCm
+// 6.2" or "CPU". It returns "" if the node has no torch.
 func TorchBuild(node *facts.Node) string {
 	switch torch := node.Python.Torch; {
 	case torch == nil:

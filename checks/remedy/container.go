@@ -12,7 +12,7 @@ import (
 )
 
 // StartWithGPUs returns the commands that start a container with the GPUs and the driver of its
-// machine. A running container cannot get them later.
+// machine. The container must be started again, because a running container cannot get them.
 func StartWithGPUs(container string) []fix.Command {
 	for _, e := range engines {
 		if e.name == container {
@@ -33,7 +33,7 @@ func StartWithGPUs(container string) []fix.Command {
 	return []fix.Command{fix.Note("start the container of {nodes} again with the GPUs and the driver's libraries of its machine")}
 }
 
-// StartWithAMD is StartWithGPUs for AMD GPUs.
+// StartWithAMD returns the same commands as StartWithGPUs, but for AMD GPUs.
 //
 // Source: ROCm 6.2, Running ROCm Docker containers; ROCm/k8s-device-plugin, README.md; Apptainer
 // 1.3, GPU Support.
@@ -58,8 +58,8 @@ func RestartContainer(container string, why fix.Arg) []fix.Command {
 	return []fix.Command{fix.Note("stop the container of {nodes} and start it again: %s", why)}
 }
 
-// OnMachine marks a command that an administrator must run on the machine, if preflight checked a
-// container on it.
+// OnMachine returns a command that an administrator must run on the machine itself. It only changes
+// the command if preflight checked a container on the machine.
 func OnMachine(node *facts.Node, command fix.Command) fix.Command {
 	if node.SSH != nil && node.SSH.Inside != nil {
 		return command.Outside()
@@ -70,14 +70,14 @@ func OnMachine(node *facts.Node, command fix.Command) fix.Command {
 	return command.Remark("on the machine itself, not in this container")
 }
 
-// EnlargeSHM returns the commands that make /dev/shm at least need bytes large, rounded up to whole
-// GiB.
+// EnlargeSHM returns the commands that make /dev/shm at least need bytes large. The size is rounded
+// up to whole GiB.
 func EnlargeSHM(node *facts.Node, need int64) []fix.Command {
 	return SizeSHM(node, max(1, (need+1<<30-1)>>30), "G")
 }
 
-// SizeSHM returns the commands that set the size of /dev/shm where it is mounted. unit is "G" for
-// GiB or "" for bytes.
+// SizeSHM returns the commands that set the size of /dev/shm on the machine or container that
+// mounts it. unit is "G" for GiB or "" for bytes.
 func SizeSHM(node *facts.Node, amount int64, unit string) []fix.Command {
 	size := fmt.Sprintf("%d%s", amount, unit)
 	container := ranks.ContainerOf(node)

@@ -11,8 +11,9 @@ import (
 	"preflight/hostfile"
 )
 
-// DriverPackages returns Ubuntu's packages for the branch of a driver version (550 for "550.54.15")
-// with a kind of kernel module, and for the matching fabric manager.
+// DriverPackages returns the names of Ubuntu's packages for a driver version and the matching
+// fabric manager. They are the packages of the version's branch (550 for "550.54.15"), with the
+// given kind of kernel module.
 func DriverPackages(node *facts.Node, version, kind string) []string {
 	branch := hostfile.Release(version, 1)
 	server := "nvidia-driver-" + branch + "-server"
@@ -26,8 +27,8 @@ func DriverPackages(node *facts.Node, version, kind string) []string {
 	return packages
 }
 
-// openOnly reports whether the node's GPUs work only with the open kernel module: those of
-// Blackwell and later, and of Grace Hopper.
+// openOnly reports whether the node's GPUs work only with the open kernel module. These are the
+// GPUs of Blackwell and later, and of Grace Hopper.
 //
 // Source: NVIDIA, Driver Installation Guide, r570, kernel modules: "NVIDIA Grace Hopper or NVIDIA
 // Blackwell … must use the open-source GPU kernel modules".
@@ -40,14 +41,14 @@ func openOnly(node *facts.Node) bool {
 }
 
 // IsUbuntu reports whether DriverPackages applies to a node. Debian and NVIDIA's own repositories
-// have other packages with other versions.
+// have other packages, with other versions.
 func IsUbuntu(node *facts.Node) bool {
 	return node.Host != nil && strings.HasPrefix(node.Host.OS, "Ubuntu")
 }
 
-// ExactDriver installs a driver of a version and kind; show HowInstalled before it. The packages of
-// a branch have its newest version. A pin keeps all of them, and their dependencies, at another
-// version if the repository still has it.
+// ExactDriver returns the command that installs a driver of a given version and kind. Show
+// HowInstalled before it. The packages of a branch have the newest version of the branch. The
+// command pins them, and their dependencies, to the given version if the repository still has it.
 func ExactDriver(node *facts.Node, version, kind string) fix.Command {
 	if node.NVML.Source == facts.SourceAMD {
 		return fix.Note("install driver %s in the same way as the present one, then reboot, and check the version in /sys/module/amdgpu/version", fix.Text(WordOr(version, "of the wanted version")))
@@ -62,7 +63,7 @@ func ExactDriver(node *facts.Node, version, kind string) fix.Command {
 		fix.Name(version), fix.List[fix.Name](" ", DriverPackages(node, version, kind))).Remark("Ubuntu; then reboot, and check the version with nvidia-smi"))
 }
 
-// HowInstalled shows how the driver of a node was installed.
+// HowInstalled returns the command that shows how the driver of a node was installed.
 func HowInstalled(node *facts.Node) fix.Command {
 	if node.NVML.Source == facts.SourceAMD {
 		return fix.On("cat /sys/module/amdgpu/version; uname -r; dkms status; dpkg -l 'amdgpu*' 'rocm*' | grep ^ii; rpm -qa 'amdgpu*' 'rocm*'   # shows how it was installed").As(fix.Look)
@@ -72,7 +73,8 @@ func HowInstalled(node *facts.Node) fix.Command {
 
 var nvidiaInstalled = fix.On("cat /proc/driver/nvidia/version; dkms status; dpkg -l 'nvidia-*' | grep ^ii; rpm -qa '*nvidia*'   # shows how it was installed").As(fix.Look)
 
-// ModuleKind returns "open" or "proprietary" for the kernel module, "" if it was not seen.
+// ModuleKind returns the kind of the kernel module, "open" or "proprietary", or "" if it was not
+// seen.
 func ModuleKind(node *facts.Node) string {
 	switch {
 	case node.GPU == nil || node.GPU.Module == "":

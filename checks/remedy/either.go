@@ -10,10 +10,10 @@ import (
 	"preflight/hostfile"
 )
 
-// EitherWay returns the remedies of a difference between two groups of nodes of equal size: one
-// alternative for each group that may be right. install returns the commands that give the nodes of
-// a difference the values in its Want fields. EitherWay returns nil if there are more than two
-// groups, or if install knows no command.
+// EitherWay returns the remedies for a difference between two groups of nodes of equal size. There
+// is one alternative for each group that may be right. install returns the commands that give the
+// nodes of a difference the values in its Want fields. EitherWay returns nil if there are more than
+// two groups, or if install knows no command.
 func EitherWay(d compare.Difference, install func(compare.Difference) []fix.Command) (commands []fix.Command) {
 	groups := d.Deviations[0].Groups
 	for right := range groups {

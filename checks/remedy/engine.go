@@ -11,10 +11,10 @@ import (
 	"preflight/facts"
 )
 
-// engine is a program that starts containers and takes docker's options.
+// engine is a program that starts containers and accepts docker's options.
 type engine struct {
-	name string  // as in facts.Host.Container
-	gpus fix.Arg // options for GPUs, which differ between engines
+	name string  // the name in facts.Host.Container
+	gpus fix.Arg // the options for GPUs, which differ between engines
 }
 
 var engines = []engine{
@@ -25,8 +25,8 @@ var engines = []engine{
 
 // Lack is a property that a container can get only when it is started.
 type Lack struct {
-	option fix.Arg       // the option of docker
-	spec   []fix.Command // for a pod, as YAML; nil if another function has it
+	option fix.Arg       // the option of docker that gives the property
+	spec   []fix.Command // the YAML for a pod; nil if another function returns it
 }
 
 // Properties that containers may lack.
@@ -51,8 +51,8 @@ var (
 	writableTmp = Lack{option: fix.Code("--tmpfs /tmp:exec")}
 )
 
-// Anew returns the commands that start a container or a pod with the property that it lacks, nil
-// for other kinds of containers.
+// Anew returns the commands that start a container or a pod again with the property that it lacks.
+// It returns nil for other kinds of containers.
 func Anew(container string, lack Lack) []fix.Command {
 	switch {
 	case isEngine(container):
@@ -67,8 +67,8 @@ func isEngine(container string) bool {
 	return slices.ContainsFunc(engines, func(e engine) bool { return e.name == container })
 }
 
-// WritableTmp gives a container a directory from which programs can run. It returns nil for a
-// machine.
+// WritableTmp returns the commands that give a container a directory from which programs can run.
+// It returns nil for a machine.
 func WritableTmp(node *facts.Node) []fix.Command {
 	switch container := ranks.ContainerOf(node); container {
 	case "apptainer", "singularity":
@@ -80,9 +80,12 @@ func WritableTmp(node *facts.Node) []fix.Command {
 	}
 }
 
-// WithHostNetwork gives a container the network of its machine, nil if it already has that. A
-// container that preflight entered from its machine has it if it has the address of the machine. A
-// pod that preflight reached at its own address has it unless that address is on a veth.
+// WithHostNetwork returns the commands that give a container the network of its machine. It returns
+// nil if the container already has that network.
+//
+// A container that preflight entered from its machine has the machine's network if it has the
+// machine's address. A pod that preflight reached at its own address has the machine's network
+// unless that address is on a veth.
 func WithHostNetwork(node *facts.Node) []fix.Command {
 	if node == nil || node.SSH == nil || node.Address == "" || node.Net == nil {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"preflight/facts"
 )
 
-// Firewall returns those of the commands whose program a node has: the first as the fix, the others
-// as alternatives. It returns all of them if the node's programs are unknown or it has none of
-// these.
+// Firewall returns those of the commands whose firewall program a node has. The first one is the
+// fix, and the others are alternatives. It returns all commands if the node's programs are unknown,
+// or if the node has none of the three programs.
 func Firewall(node *facts.Node, iptables, firewalld, ufw fix.Command) []fix.Command {
 	var offered []fix.Command
 	for _, one := range []struct {

@@ -10,11 +10,11 @@ import (
 	"preflight/facts"
 )
 
-// lockMemory lifts a pod's limit on locked memory for root only: Kubernetes gives other users no
-// usable capability.
+// lockMemory is the note that removes a pod's limit on locked memory. It helps only root, because
+// Kubernetes gives other users no usable capability.
 var lockMemory = fix.Note(`set securityContext: {capabilities: {add: ["IPC_LOCK"]}} in the container's spec, if it runs as root`)
 
-// RaiseMemlock removes the limit on locked memory.
+// RaiseMemlock returns the commands that remove the limit on locked memory.
 func RaiseMemlock(node *facts.Node) []fix.Command {
 	commands := raiseLimit(node, "memlock", fix.Code("memlock=-1"), "unlimited", "LimitMEMLOCK=infinity", fix.On("ulimit -l   # in a new session: shows unlimited"))
 	if ranks.ContainerOf(node) == "kubernetes" && node.Host.User == "root" {
@@ -23,18 +23,20 @@ func RaiseMemlock(node *facts.Node) []fix.Command {
 	return commands
 }
 
-// ManyFiles is the limit that RaiseOpenFiles sets, soft and hard.
+// ManyFiles is the limit that the commands of RaiseOpenFiles set, both soft and hard.
 const ManyFiles = 1 << 20
 
-// RaiseOpenFiles raises the limit on open files and sockets, enough for any launch.
+// RaiseOpenFiles returns the commands that raise the limit on open files and sockets. The new limit
+// is enough for any launch.
 func RaiseOpenFiles(node *facts.Node) []fix.Command {
 	limit := strconv.Itoa(ManyFiles)
 	return raiseLimit(node, "nofile", fix.Code("nofile=%s:%[1]s", fix.Name(limit)), limit, "LimitNOFILE="+limit, fix.On("ulimit -Sn; ulimit -Hn   # in a new session: shows the new limits"))
 }
 
-// raiseLimit sets a limit. A container gets it when it starts. A pod gets it from the systemd unit
-// of its container runtime, because a pod's spec has no limits. An ssh session gets it from PAM, or
-// without PAM from the systemd unit of sshd. In limits.d, "*" does not apply to root.
+// raiseLimit returns the commands that set a limit. A container gets its limits when it starts. A
+// pod gets them from the systemd unit of its container runtime, because a pod's spec has no limits.
+// An ssh session gets them from PAM, or without PAM from the systemd unit of sshd. In limits.d, "*"
+// does not apply to root.
 //
 // Source for pods: kubernetes/kubernetes issue 3595; containerd/containerd issue 3201.
 func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property string, show fix.Command) []fix.Command {
@@ -55,8 +57,9 @@ func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property s
 	}
 }
 
-// RaiseProcesses raises the limit on processes and threads: that of the user, or that of the cgroup
-// of the container or session.
+// RaiseProcesses returns the commands that raise the limit on processes and threads. They raise the
+// limit of the cgroup of the container or session if ofCgroup is true, otherwise the limit of the
+// user.
 //
 // Sources: systemd.resource-control(5), TasksMax; kubernetes.io/docs, PID limits, podPidsLimit.
 func RaiseProcesses(node *facts.Node, ofCgroup bool) []fix.Command {
@@ -76,8 +79,8 @@ func RaiseProcesses(node *facts.Node, ofCgroup bool) []fix.Command {
 	}
 }
 
-// LengthenBacklog raises the number of waiting connections that the kernel keeps. Each network
-// namespace has its own setting.
+// LengthenBacklog returns the commands that raise the number of waiting connections that the kernel
+// keeps. Each network namespace has its own setting.
 func LengthenBacklog(node *facts.Node, callers int) []fix.Command {
 	length := int64(4096)
 	for length < int64(callers) {

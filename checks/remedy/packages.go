@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package remedy builds commands that several families of checks print: pip with the interpreter of
-// the launch, packages of a distribution and of a driver, copies between machines, and containers
-// started with other options.
+// Package remedy builds commands that several families of checks print. Examples are commands for
+// pip with the interpreter of the launch, and for packages of a distribution or a driver. Other
+// commands copy files between machines, or start containers with other options.
 //
-// It runs none of them. Package fix quotes their arguments.
+// The package runs none of these commands. Package fix quotes their arguments.
 package remedy
 
 import (
@@ -22,7 +22,7 @@ import (
 	"preflight/launch"
 )
 
-// SystemOf returns the name of a machine's distribution, "" if it was not seen.
+// SystemOf returns the name of a machine's distribution, or "" if it was not seen.
 func SystemOf(machine *facts.Node) string {
 	if machine.Host == nil {
 		return ""
@@ -30,8 +30,8 @@ func SystemOf(machine *facts.Node) string {
 	return machine.Host.OS
 }
 
-// WordOr returns word if it fits into a remark, otherwise the other text. A line break would end
-// the remark.
+// WordOr returns word if it fits into a remark, otherwise the text otherwise. A word with a line
+// break does not fit, because the line break would end the remark.
 func WordOr(word, otherwise string) string {
 	if text.IsPlain(word) {
 		return word
@@ -59,8 +59,9 @@ func Pip(view checks.View) fix.Pip {
 	})}
 }
 
-// PipFix installs what most nodes have of many packages. Which side is right
-// of a split is the user's to say: then it only lists.
+// PipFix returns the commands that install, of many packages, the versions that most nodes have. If
+// there is no majority, only the user knows which side is right. PipFix then returns only a command
+// that lists the packages.
 func PipFix(view checks.View, d compare.Difference) []fix.Command {
 	if d.Split {
 		return []fix.Command{Pip(view).List().As(fix.Look)}
@@ -81,13 +82,13 @@ func PipFix(view checks.View, d compare.Difference) []fix.Command {
 	return fix.Steps(commands...)
 }
 
-// hiding matches the facts' line about a package that is installed twice, where the first one found
-// wins.
+// hiding matches the line in the facts about a package that is installed twice. Python uses the
+// installation that it finds first.
 var hiding = regexp.MustCompile(`^(\S+) \S+ in (.+) hides (\S+) in (.+)$`)
 
-// HidesWanted reports whether each of these nodes has the wanted version, hidden by another
-// installation of the same package in another directory. Removing that one is then enough, and pip
-// removes the first that it finds.
+// HidesWanted reports whether each of the nodes has the wanted version, hidden by another
+// installation of the same package in another directory. It is then enough to remove the hiding
+// installation. pip does that, because it removes the first installation that it finds.
 func HidesWanted(view checks.View, nodes []string, dev compare.Deviation) bool {
 	hides := func(line string) bool {
 		m := hiding.FindStringSubmatch(line)

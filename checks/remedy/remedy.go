@@ -11,8 +11,8 @@ import (
 	"preflight/launch"
 )
 
-// Again returns the options, each after a blank, with which a preflight without the launch command
-// repeats this run: the same environment and the same way to the nodes.
+// Again returns the options with which preflight repeats this run without the launch command: the
+// same environment, and the same way to the nodes. Each option has a space before it.
 func Again(view checks.View) fix.Arg {
 	p := view.Launch
 	var options []fix.Arg
@@ -37,5 +37,6 @@ func Again(view checks.View) fix.Arg {
 	return fix.Join("", options...)
 }
 
-// SetClock synchronises a clock with the machine's time servers, now and permanently.
+// SetClock is the command that synchronises a clock with the machine's time servers, now and
+// permanently.
 const SetClock = "sudo chronyc makestep || sudo timedatectl set-ntp true"

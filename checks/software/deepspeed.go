@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package software checks what is installed for the ranks: Python, torch, NCCL, protobuf, DeepSpeed
-// and the ops that it compiles, and other packages that matter.
+// Package software checks the software that is installed for the ranks: Python, torch, NCCL,
+// protobuf, DeepSpeed with the ops that it compiles, and other packages that matter.
 //
-// It does not decide which version is good: all nodes must have the same one, or the one that a
-// policy states.
+// The package does not decide which version is good. All nodes must have the same version, or the
+// version that a policy states.
 package software
 
 import (
@@ -50,14 +50,14 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 		return findings
 	}
 	findings := nowhere(view, "deepspeed")
-	for i, f := range findings { // if torch is unknown on a node, so are the packages next to it
+	for i, f := range findings { // if torch is unknown on a node, the packages that depend on it are unknown too
 		findings[i].Explained = f.Verdict == checks.Unknown && len(view.Found("torch-same", checks.Unknown)) > 0
 	}
 	return findings
 }
 
-// mayCallDeepSpeed reports whether any node's script imports deepspeed at its top level, or was not
-// read.
+// mayCallDeepSpeed reports whether the script may use DeepSpeed: on at least one node, it imports
+// deepspeed at its top level or was not read.
 func mayCallDeepSpeed(view checks.View) bool {
 	return slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool {
 		script := ranks.ScriptAt(view.Launch, n)
@@ -65,8 +65,9 @@ func mayCallDeepSpeed(view checks.View) bool {
 	})
 }
 
-// deepspeedVersions compares the releases of the nodes. If DeepSpeed only starts gloo ranks of a
-// script that does not import it, the releases differ only in how they start the ranks.
+// deepspeedVersions compares the DeepSpeed releases of the nodes. If DeepSpeed only starts gloo
+// ranks of a script that does not import DeepSpeed, the releases differ only in how they start the
+// ranks.
 func deepspeedVersions(view checks.View) []checks.Finding {
 	absent, unlike := judgePackage(view, "deepspeed")
 	for i := range unlike {
@@ -79,7 +80,7 @@ func deepspeedVersions(view checks.View) []checks.Finding {
 }
 
 // launchesDeepSpeed reports whether the launch uses DeepSpeed, or may use it. A hostfile proves
-// nothing if no machine has DeepSpeed, because torchrun users have hostfiles too.
+// nothing if no machine has DeepSpeed, because torchrun users also have hostfiles.
 func launchesDeepSpeed(view checks.View) bool {
 	p, head := view.Launch, view.Head
 	switch {
@@ -91,8 +92,9 @@ func launchesDeepSpeed(view checks.View) bool {
 	return p.Script != "" || onHead(view, "deepspeed") != "" || head != nil && head.Launcher != nil && head.Launcher.DeepSpeed != ""
 }
 
-// deepspeedOnHead compares the launching machine, which writes the nodes' command lines, with the
-// nodes, if they all have the same release.
+// deepspeedOnHead compares the DeepSpeed release of the launching machine with that of the nodes,
+// if all nodes have the same release. The launching machine matters because it writes the nodes'
+// command lines.
 func deepspeedOnHead(view checks.View) []checks.Finding {
 	nodes := ranks.Answering(view)
 	if view.Head == nil || view.Head.Python == nil || view.Launch.Local || view.Launch.Torchrun() {
@@ -117,15 +119,15 @@ func deepspeedOnHead(view checks.View) []checks.Finding {
 // importBreak is a range of releases of another package, or of Python, with which some DeepSpeed
 // releases cannot be imported.
 type importBreak struct {
-	since, before string // the DeepSpeed releases that fail, "" for no bound
-	beside        string // torch, pydantic or python
+	since, before string // the first DeepSpeed release that fails, and the first that works again; "" for no bound
+	beside        string // the other package: torch, pydantic or python
 	from, until   string // the releases of the other package, "" for no bound
 	message       string
-	fix           string // what pip can install instead of a newer deepspeed, "" for nothing
+	fix           string // the package that pip can install instead of a newer deepspeed, "" for none
 }
 
-// importBreaks were all tested with the releases on both sides of each bound, except where torch
-// 2.3 begins.
+// importBreaks lists the known cases. Every bound was tested with the releases on both sides of it,
+// except the bound where torch 2.3 begins.
 var importBreaks = []importBreak{
 	{before: "0.8.2", beside: "torch", from: "2.0", message: "ModuleNotFoundError: No module named 'torch._six'"},
 	{before: "0.14.1", since: "0.8.2", beside: "torch", from: "2.3", message: "ImportError: cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'"},
@@ -190,7 +192,7 @@ func deepspeedImports(view checks.View) []checks.Finding {
 				Nodes:    []string{node.Name},
 				Summary:  "deepspeed cannot be imported without " + strings.Join(missing, ", "),
 				Got:      "deepspeed " + deepspeed,
-				WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", strings.TrimPrefix(missing[0], "py-")), // Python stops at the first
+				WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", strings.TrimPrefix(missing[0], "py-")), // Python stops at the first missing module
 				Remedy:   []fix.Command{pip.Run("install %s", fix.List[fix.Name](" ", missing))},
 			})
 		}
@@ -238,7 +240,7 @@ func judgeConfig(view checks.View) []checks.Finding {
 	return findings
 }
 
-// whyUnread returns the reason why the text of a configuration is not available.
+// whyUnread returns the reason why the text of a configuration file is not available.
 func whyUnread(head *facts.Node, named facts.LaunchFile) string {
 	switch file := ranks.FileAt(head, named); {
 	case file == nil && head.Missing[facts.SectionFiles] != "":

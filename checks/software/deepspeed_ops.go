@@ -45,7 +45,7 @@ func judgeOps(view checks.View) []checks.Finding {
 		tools := opTools{node.Toolchain, view, node, ops}
 		found := slices.Concat(tools.compiler(), tools.toolkit(), tools.directory(), tools.lock())
 		if slices.Equal(ops, []string{launch.CommOp}) && !callsDeepSpeed(view, node) {
-			for i := range found { // a script that only calls torch needs none of the tools
+			for i := range found { // a script that only uses torch needs none of the tools
 				if found[i].Verdict != checks.Unknown {
 					found[i].Verdict = checks.Warn
 				}
@@ -59,19 +59,19 @@ func judgeOps(view checks.View) []checks.Finding {
 	return findings
 }
 
-// callsDeepSpeed reports whether the script is known to use DeepSpeed: the launch has a
-// configuration, or the script imports deepspeed.
+// callsDeepSpeed reports whether the script is known to use DeepSpeed. It is known if the launch
+// has a DeepSpeed configuration, or if the script imports deepspeed.
 func callsDeepSpeed(view checks.View, node *facts.Node) bool {
 	script := ranks.ScriptAt(view.Launch, node)
 	return view.Launch.Config != nil || script != nil && slices.Contains(script.Imports, "deepspeed")
 }
 
-// scriptCallsDeepSpeed reports whether callsDeepSpeed is true for any node.
+// scriptCallsDeepSpeed reports whether callsDeepSpeed is true for at least one node.
 func scriptCallsDeepSpeed(view checks.View) bool {
 	return slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool { return callsDeepSpeed(view, n) })
 }
 
-// toolkit checks the CUDA toolkit, which all but a few GPU ops are linked with.
+// toolkit checks the CUDA toolkit. All GPU ops but a few are linked with it.
 //
 // Source: deepspeed/op_builder/, cpu_adam.py and similar builders until 0.19.8.
 func (t opTools) toolkit() []checks.Finding {
@@ -79,7 +79,7 @@ func (t opTools) toolkit() []checks.Finding {
 		return op == "utils" || strings.HasPrefix(op, "cpu_") && !hostfile.Before(t.view.Launch.DeepSpeed, "0.19.8")
 	})
 	if len(ops) == 0 || t.view.Launch.Accelerator == "cpu" || t.node.Python != nil && t.node.Python.Torch != nil && t.node.Python.Torch.CUDA == "" {
-		return nil // no toolkit is needed with a torch for ROCm or the CPU
+		return nil // a torch for ROCm or the CPU needs no toolkit
 	}
 	if t.NVCC == "" {
 		f := t.lacks("no CUDA toolkit found", "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root., or "+
@@ -98,8 +98,9 @@ func (t opTools) toolkit() []checks.Finding {
 	return t.mismatch(ops, hostfile.Release(t.node.Python.Torch.CUDA, 2))
 }
 
-// mismatch compares the toolkit with torch. Releases of one major version are compatible. DeepSpeed
-// itself refused a mismatch until 0.12.2 and has continued since.
+// mismatch compares the release of the toolkit with the CUDA release of torch. Releases with the
+// same major version are compatible. DeepSpeed itself refused a mismatch until 0.12.2, and has
+// continued since.
 //
 // Source: deepspeed/op_builder/builder.py, assert_no_cuda_mismatch and jit_load, 0.7.7 to 0.19.8.
 func (t opTools) mismatch(ops []string, torch string) []checks.Finding {
@@ -119,12 +120,13 @@ func (t opTools) mismatch(ops []string, torch string) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// buildSize is the number of bytes that the smallest op needs: objects and library of
-// deepspeed_shm_comm with torch 2.15. With less free space nothing can be compiled. disk-space
-// warns if little space is left.
+// buildSize is the number of bytes that the smallest op needs: the objects and the library of
+// deepspeed_shm_comm with torch 2.15. With less free space, no op can be compiled. disk-space warns
+// if little space is left.
 const buildSize = 1 << 20
 
-// buildFiles is the least number of files that a build creates: lock, rules, log, objects, library.
+// buildFiles is the smallest number of files that a build creates: a lock, rules, a log, objects
+// and a library.
 const buildFiles = 8
 
 // directory checks the directories in which ops are compiled and from which they are loaded.
@@ -146,7 +148,7 @@ func (t opTools) directory() (findings []checks.Finding) {
 		if f.Want != "" {
 			f.Want = "a directory to compile and load " + strings.Join(t.ops, ", ")
 		}
-		if !reported { // the directories of two ops are next to each other
+		if !reported { // one finding is enough, because the directories of two ops are next to each other
 			findings = append(findings, f)
 		}
 	}
@@ -195,13 +197,13 @@ func (t opTools) judgeBuild(place *facts.Place) (f checks.Finding, unusable bool
 // lock checks for a lock that an interrupted build left behind.
 func (t opTools) lock() []checks.Finding {
 	if op := path.Base(path.Dir(t.Lock)); t.Lock == "" || op == launch.CommOp && !slices.Contains(t.ops, op) {
-		return nil // the probe reads that lock in case the launch uses CPUs
+		return nil // the launch needs no such lock; the probe reads it in case the launch uses CPUs
 	}
 	f := t.lacks("an interrupted build left its lock: the next build waits forever",
 		fmt.Sprintf("a hang after: Using %s as PyTorch extensions root...", t.Extensions),
 		fix.On("rm %s   # unless a build is running there now", fix.Name(t.Lock)))
 	f.Got, f.Want = t.Lock, ""
-	if fileSystem := ranks.RemoteMount(t.node, "torch-extensions"); fileSystem != "" { // the probe only sees processes of its own machine
+	if fileSystem := ranks.RemoteMount(t.node, "torch-extensions"); fileSystem != "" { // the probe sees only the processes of its own machine
 		f.Verdict = checks.Warn
 		f.Summary = "a build lock on a shared file system is left over, or a build is running"
 		f.Got += ", on " + fileSystem
@@ -218,7 +220,7 @@ type opTools struct {
 	*facts.Toolchain
 	view checks.View
 	node *facts.Node
-	ops  []string // to be compiled on the node
+	ops  []string // the ops that must be compiled on the node
 }
 
 func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks.Finding {
@@ -258,8 +260,8 @@ func (t opTools) compiler() (findings []checks.Finding) {
 	return findings
 }
 
-// unlessBuilt turns a finding into a warning if all ops are already compiled. ninja then has
-// nothing to do, as long as torch, DeepSpeed and the compiler flags stay the same.
+// unlessBuilt turns a finding into a warning if all ops are already compiled. ninja has nothing to
+// do in that case, as long as torch, DeepSpeed and the compiler flags stay the same.
 func (t opTools) unlessBuilt(f checks.Finding) checks.Finding {
 	if !slices.ContainsFunc(t.ops, func(op string) bool { return !slices.Contains(t.Built, op) }) {
 		f.Verdict = checks.Warn
@@ -268,8 +270,8 @@ func (t opTools) unlessBuilt(f checks.Finding) checks.Finding {
 	return f
 }
 
-// ninjaDir returns the directory in which pip installed ninja, next to the interpreter, "" if it
-// did not.
+// ninjaDir returns the directory in which pip installed ninja, which is next to the interpreter. It
+// returns "" if pip did not install ninja.
 func (t opTools) ninjaDir() string {
 	if t.node.Python == nil || t.node.Python.Packages["ninja"] == "" || !text.IsPlain(t.node.Python.Path) {
 		return ""

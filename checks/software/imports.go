@@ -16,7 +16,7 @@ import (
 	"preflight/launch"
 )
 
-// lacksRequirements returns a finding on a node that has a package but not the modules that the
+// lacksRequirements returns a finding for a node that has a package but lacks modules that the
 // package imports.
 func lacksRequirements(view checks.View, node *facts.Node, of string) []checks.Finding {
 	version := node.Python.Packages[of]
@@ -30,7 +30,7 @@ func lacksRequirements(view checks.View, node *facts.Node, of string) []checks.F
 			missing = append(missing, r)
 		}
 	}
-	lacks := cmp.Or(len(missing), len(late)) // the launch ends before it imports the late ones
+	lacks := cmp.Or(len(missing), len(late)) // the launch ends before it imports the late modules
 	if lacks == 0 {
 		return nil
 	}

@@ -63,7 +63,7 @@ func judgeNCCL(view checks.View) []checks.Finding {
 		findings = append(findings, f)
 	}
 	if versions := compare.GroupBy(nodes, nccl.Version); len(versions) != 1 || versions[0].Value == "" {
-		return findings // another version explains another CUDA build
+		return findings // different versions already explain different CUDA builds
 	}
 	built := func(n *facts.Node) string { return n.Python.NCCL[0].CUDA }
 	name := "NCCL for CUDA"
@@ -75,10 +75,10 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	})...)
 }
 
-// rccl is the name of ROCm's library, which uses NCCL's version numbers.
+// rccl is the name of ROCm's library. It uses NCCL's version numbers.
 const rccl = "RCCL"
 
-// library returns the name of the library that ranks load, "NCCL" or "RCCL".
+// library returns the name of the library that ranks load: "NCCL" or "RCCL".
 func library(nodes []*facts.Node) string {
 	if slices.ContainsFunc(nodes, func(n *facts.Node) bool { return len(n.Python.NCCL) > 0 && n.Python.NCCL[0].HIP != "" }) {
 		return rccl
@@ -86,8 +86,9 @@ func library(nodes []*facts.Node) string {
 	return "NCCL"
 }
 
-// noNCCL returns the findings for a fleet without NCCL. It fails if the ranks use GPUs and torch is
-// known to need a separate library: it came with CUDA libraries, or requires NCCL's wheel.
+// noNCCL returns the findings for a fleet without NCCL. The check fails if the ranks use GPUs and
+// torch is known to need a separate NCCL library. That is known if torch came with CUDA libraries,
+// or if it requires NCCL's wheel.
 func noNCCL(view checks.View, nodes []*facts.Node) []checks.Finding {
 	var lack []string
 	for _, node := range nodes {
@@ -120,8 +121,8 @@ func hasNCCLWheel(node *facts.Node) bool {
 	return false
 }
 
-// installNCCL returns the command that installs the wheel of a node that has the version. If no
-// node has a wheel of it, the command lists the packages.
+// installNCCL returns the command that installs the NCCL wheel of a version. The wheel is that of a
+// node that has the version. If no node has such a wheel, the command lists the packages.
 func installNCCL(pip fix.Pip, nodes []*facts.Node, version string) fix.Command {
 	for _, node := range nodes {
 		for _, name := range slices.Sorted(maps.Keys(node.Python.Packages)) {
@@ -158,7 +159,8 @@ func judgeLoadedNCCL(view checks.View) []checks.Finding {
 
 func usesNCCL(n *facts.Node) bool { return n.Python.Torch != nil && len(n.Python.NCCL) > 0 }
 
-// judgeLibrary compares the library that the loader finds first with the one that torch expects.
+// judgeLibrary compares the NCCL library that the loader finds first with the library that torch
+// expects.
 func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 	python, first := node.Python, node.Python.NCCL[0]
 	want := python.Torch.NCCLWheel
@@ -188,14 +190,14 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// isShadowed reports whether the library that the loader finds first is neither the one that came
-// with torch nor the one that torch requires.
+// isShadowed reports whether the library that the loader finds first is the wrong one: it did not
+// come with torch, and torch does not require it.
 func isShadowed(python *facts.Python) bool {
 	own, asksForOne := ownNCCL(python), python.Torch != nil && python.Torch.NCCLWheel != ""
 	return own > 0 || own < 0 && asksForOne && len(python.NCCL) > 0
 }
 
-// ownNCCL returns the index of the library that came with torch, -1 if it was not found.
+// ownNCCL returns the index of the library that came with torch, or -1 if it was not found.
 func ownNCCL(python *facts.Python) int {
 	return slices.IndexFunc(python.NCCL, func(l facts.NCCLLibrary) bool { return l.From == "wheel" || l.From == "torch" })
 }

@@ -21,20 +21,21 @@ var NCCLPlugin = checks.Check{
 	Run:      judgeNCCLPlugin,
 }
 
-// cloudNetwork is a network that NCCL can only use with a plugin.
+// cloudNetwork is a cloud provider's network that NCCL can use only with a plugin.
 type cloudNetwork struct {
 	name    string
 	isOf    func(checks.View, *facts.Node) bool
-	named   string // part of the plugin's name after "libnccl-net-", if it is not libnccl-net.so
+	named   string // the part of the plugin's name after "libnccl-net-", "" if the plugin is libnccl-net.so
 	install fix.Command
 }
 
-// googleNICs is the number of NICs from which some of them serve the GPUs. An A3 High machine has
-// four of those.
+// googleNICs is the smallest number of NICs of a machine on which some NICs serve the GPUs. On an
+// A3 High machine, four NICs serve the GPUs.
 const googleNICs = 5
 
-// cloudNetworks are recognised by their drivers, because efa and gve belong to one cloud each, or
-// by the variable that selects them. The first row that matches a node counts.
+// cloudNetworks lists the networks. A network is recognised by its driver, because efa and gve
+// belong to one cloud each, or by the variable that selects it. The first row that matches a node
+// counts.
 //
 // Source: aws/aws-ofi-nccl 2daf7d30, README.md and RELEASENOTES.md 1.15.0 for the names of its
 // library; google/nccl-plugin-gpudirecttcpx, README.md; Google Kubernetes Engine, "Maximize GPU
@@ -72,7 +73,7 @@ var cloudNetworks = []cloudNetwork{
 	},
 }
 
-// ownNetworks are the networks that NCCL supports without a plugin, as NCCL_NET names them.
+// ownNetworks lists the networks that NCCL supports without a plugin, by their names in NCCL_NET.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc and transport/net_socket.cc.
 var ownNetworks = []string{"IB", "Socket"}
@@ -101,13 +102,14 @@ func judgeNCCLPlugin(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// withoutPlugin returns the findings on a node on which NCCL will not use such a network.
+// withoutPlugin returns the findings for a node on which NCCL will not use a network that needs a
+// plugin.
 func withoutPlugin(view checks.View, node *facts.Node, network cloudNetwork) []checks.Finding {
 	env, chosen := ranks.Env(view, node), ranks.NCCLNetwork(view, node)
 	provider := env.Get("FI_PROVIDER")
 	switch {
 	case strings.EqualFold(env.Get("NCCL_NET").Value, "Socket"), env.Get("NCCL_NET_PLUGIN").Value == "none", len(chosen.Ports) > 0:
-		return nil // intended, or NCCL uses adapters that it supports itself
+		return nil // this is intended, or NCCL uses adapters that it supports itself
 	case node.IB.Libraries == nil:
 		return []checks.Finding{checks.UnknownFor(node, "the NCCL plugins in the loader's path were not reported")}
 	case chosen.Demanded:
@@ -149,8 +151,9 @@ func withoutPlugin(view checks.View, node *facts.Node, network cloudNetwork) []c
 
 const noNetwork = "NCCL WARN Failed to initialize any NET plugin"
 
-// leavesOutEFA reports whether FI_PROVIDER excludes the provider of the adapter. The value lists
-// the providers that libfabric may use, or, after "^", those that it may not use.
+// leavesOutEFA reports whether FI_PROVIDER excludes libfabric's provider of the EFA adapter. The
+// value lists the providers that libfabric may use or, after "^", the providers that it may not
+// use.
 //
 // Source: ofiwg/libfabric, src/fabric.c, ofi_create_filter and ofi_apply_filter; Amazon's plugin
 // does not change FI_PROVIDER: aws/aws-ofi-nccl 2daf7d30, src/platform-aws.cpp.

@@ -23,7 +23,7 @@ var ProtobufSame = checks.Check{
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionPython},
 	Run: func(view checks.View) []checks.Finding {
-		if isNowhere(view, "protobuf") { // packages that need protobuf install it
+		if isNowhere(view, "protobuf") { // other packages install protobuf if they need it
 			return ranks.Nowhere(view, "protobuf")
 		}
 		minor := func(n *facts.Node) string { return hostfile.Release(n.Python.Packages["protobuf"], 2) }
@@ -103,8 +103,9 @@ func hasOwnCheck(name string) bool {
 
 const mpi4py = "mpi4py"
 
-// lacksMPI4Py returns a finding on the nodes without mpi4py, which DeepSpeed needs to query MPI. If
-// no node has it and the script does not name DeepSpeed, the need is not known.
+// lacksMPI4Py returns a finding for the nodes without mpi4py, which DeepSpeed needs to query MPI.
+// If no node has mpi4py and the script does not name DeepSpeed, it is not known whether mpi4py is
+// needed.
 //
 // Source: deepspeed/comm/comm.py, mpi_discovery, 0.6.0 to 0.19.8.
 func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
@@ -133,13 +134,13 @@ func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// judgePackage compares one package that some node has: see [required.findings].
+// judgePackage compares one package that at least one node has: see [required.findings].
 func judgePackage(view checks.View, name string) (absent, unlike []checks.Finding) {
 	return requiredPackage(view, name).findings(view, compare.AsStated(view, ranks.Answering(view), compare.PackagePath(name)))
 }
 
-// pipFix returns the commands that give nodes the packages of most nodes, or both choices if there
-// is no majority.
+// pipFix returns the commands that give nodes the package versions of most nodes. If there is no
+// majority, it returns both choices.
 func pipFix(view checks.View, d compare.Difference) []fix.Command {
 	install := func(d compare.Difference) []fix.Command { return fix.Steps(remedy.PipFix(view, d)...) }
 	if !d.Split {
@@ -151,16 +152,16 @@ func pipFix(view checks.View, d compare.Difference) []fix.Command {
 	return []fix.Command{listed(view)}
 }
 
-// listed shows the installed packages.
+// listed returns the command that shows the installed packages.
 func listed(view checks.View) fix.Command { return remedy.Pip(view).List().As(fix.Look) }
 
 func isNowhere(view checks.View, name string) bool {
 	return !slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool { return n.Python.Packages[name] != "" })
 }
 
-// nowhere returns the findings on a package that no node has and that most launches need. It fails
-// if the launch itself imports the package with the interpreter that was asked. Otherwise the
-// result is unknown.
+// nowhere returns the findings for a package that no node has although most launches need it. The
+// check fails if the launch itself imports the package, and the nodes looked for it with the
+// launch's interpreter. Otherwise the result is unknown.
 func nowhere(view checks.View, name string) []checks.Finding {
 	p, nodes := view.Launch, ranks.Answering(view)
 	if len(nodes) == 0 {
@@ -194,7 +195,7 @@ func nowhere(view checks.View, name string) []checks.Finding {
 }
 
 // onHead returns the version of a package that the launch's interpreter has on the launching
-// machine, "" if none was found.
+// machine, or "" if none was found.
 func onHead(view checks.View, name string) string {
 	if view.Head == nil || view.Head.Python == nil {
 		return ""
@@ -202,35 +203,35 @@ func onHead(view checks.View, name string) string {
 	return view.Head.Python.Packages[name]
 }
 
-// required is something that the launch needs on every node.
+// required is a package or library that the launch needs on every node.
 type required struct {
 	Name    string
-	Version func(*facts.Node) string // "" if it is not installed
+	Version func(*facts.Node) string // returns "" if it is not installed
 	Install func(pip fix.Pip, version string) fix.Command
-	// IsBare reports whether a node has only the metadata of the package, which pip considers
-	// installed.
+	// IsBare reports whether a node has only the metadata of the package. pip considers such a
+	// package installed.
 	IsBare  func(*facts.Node) bool
 	Remove  []fix.Command // the commands that remove it, nil for none
-	Lacking string        // the error of a rank without it
+	Lacking string        // the error of a rank on a node without it
 
-	Imported bool // the launch imports it on every node, possibly in its script
+	Imported bool // the launch imports it on every node, possibly in the launch's script
 }
 
-// findings compares the versions of the nodes. A node without the package is wrong, unless most
-// nodes have none and the launch itself does not need it: then the few nodes that have it are
-// reported. Nodes that have it are compared with each other. The caller fills in the error that
-// ranks with different versions end with.
+// findings compares the versions of the nodes. A node without the package is wrong, except if most
+// nodes lack it and the launch itself does not need it. In that case findings reports the few nodes
+// that have it. It compares the nodes that have the package with each other. The caller fills in
+// the error with which ranks with different versions end.
 func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlike []checks.Finding) {
 	have, lack := r.split(nodes)
 	if len(have) == 0 {
 		return nil, nil
 	}
-	look := []fix.Command{listed(view)} // for cases in which no version is known to be right
+	look := []fix.Command{listed(view)} // the remedy if no version is known to be right
 	most := compare.GroupBy(have, r.Version)[0]
 	switch {
 	case len(lack) > len(have) && !r.Imported:
 		evenOut := look
-		if r.Remove != nil { // the other way out is a remark, because commands are pasted one after the other
+		if r.Remove != nil { // the alternative is only a remark, because people paste all commands one after the other
 			evenOut = []fix.Command{r.Remove[0].Remark("or install %s on every node", fix.Text(r.Name+" "+most.Value))}
 		}
 		return []checks.Finding{{
@@ -269,7 +270,7 @@ func (r required) split(nodes []*facts.Node) (have, lack []*facts.Node) {
 	return compare.Split(nodes, func(n *facts.Node) bool { return r.Version(n) != "" })
 }
 
-// absent returns the finding on nodes that lack what other nodes have.
+// absent returns the finding for nodes that lack the package that other nodes have.
 func (r required) absent(view checks.View, have, lack []*facts.Node) checks.Finding {
 	most := compare.GroupBy(have, r.Version)[0]
 	return checks.Finding{
@@ -282,7 +283,8 @@ func (r required) absent(view checks.View, have, lack []*facts.Node) checks.Find
 	}
 }
 
-// install returns the commands that install a version on nodes that have none; "" is any version.
+// install returns the commands that install a version on nodes that have no version. The version ""
+// means any version.
 func (r required) install(view checks.View, version string, nodes []*facts.Node) []fix.Command {
 	pip := remedy.Pip(view)
 	again := pip
@@ -297,7 +299,7 @@ func (r required) install(view checks.View, version string, nodes []*facts.Node)
 	return fix.Steps(r.Install(pip, version).At(none...), r.Install(again, version).At(bare...))
 }
 
-// left describes what remains of the package on nodes that have none.
+// left describes the remains of the package on nodes where it is not fully installed.
 func (r required) left(nodes []*facts.Node) string {
 	bare, none := r.bare(nodes)
 	switch {
@@ -314,7 +316,8 @@ func (r required) bare(nodes []*facts.Node) (bare, none []string) {
 	return checks.NamesOf(left), checks.NamesOf(gone)
 }
 
-// requiredPackage returns the requirement of a Python package, by its name on the package index.
+// requiredPackage returns the requirement for a Python package. name is its name on the package
+// index.
 func requiredPackage(view checks.View, name string) required {
 	module := name
 	if name == "protobuf" {

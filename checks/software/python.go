@@ -73,9 +73,9 @@ func judgePython(view checks.View) []checks.Finding {
 	return append(findings, pythonVersions(view)...)
 }
 
-// pythonVersions compares minor versions, and patch versions if the minor versions agree. The
-// version of the launching machine is right if any node has it: its path is the same, and DeepSpeed
-// itself runs under it.
+// pythonVersions compares the minor versions of Python, and the patch versions if the minor
+// versions agree. The version of the launching machine is right if any node has it: the
+// interpreter's path is the same, and DeepSpeed itself runs under it.
 func pythonVersions(view checks.View) []checks.Finding {
 	nodes, meant := compare.AsStated(view, ranks.Answering(view), "python.version"), headPython(view)
 	versions := func(verdict checks.Verdict, wouldSee string, parts int) (findings []checks.Finding) {
@@ -113,8 +113,9 @@ func headPython(view checks.View) *facts.Node {
 	return head
 }
 
-// otherOnHead warns if all nodes have the same minor version, but the launching machine has another
-// one. The ranks can connect, but packages of the launching machine are missing on the nodes.
+// otherOnHead warns if all nodes have the same minor version of Python, but the launching machine
+// has another one. The ranks can connect, but packages of the launching machine are missing on the
+// nodes.
 func otherOnHead(view checks.View, nodes []*facts.Node, meant *facts.Node) []checks.Finding {
 	if meant == nil || len(nodes) == 0 {
 		return nil
@@ -137,9 +138,10 @@ func otherOnHead(view checks.View, nodes []*facts.Node, meant *facts.Node) []che
 	}}
 }
 
-// copyFix returns the command that copies the environment from a node that is right, if the
-// interpreter belongs to an environment (conda, venv). The interpreter of a system cannot be
-// copied: its packages must be installed, or another interpreter named.
+// copyFix returns the command that copies the Python environment of a node that has the right
+// version. It does so only if the interpreter belongs to an environment (conda, venv). The
+// interpreter of a system cannot be copied: its packages must be installed, or the launch must name
+// another interpreter.
 func copyFix(nodes []*facts.Node, isRight func(*facts.Node) bool) []fix.Command {
 	for _, node := range nodes {
 		prefix := node.Python.Prefix

@@ -28,7 +28,7 @@ func judgeShadows(view checks.View) []checks.Finding {
 	if len(nodes) == 0 {
 		return checks.Skipped("no interpreter answered: see python-same")
 	}
-	having := map[string]int{} // number of nodes, by the path of the hiding file
+	having := map[string]int{} // the number of nodes that have it, by the path of the hiding file
 	for _, node := range nodes {
 		for path := range pathsOf(node.Python.Shadows) {
 			having[path]++
@@ -50,7 +50,7 @@ func judgeShadows(view checks.View) []checks.Finding {
 			case !known:
 				reported[s.Path] = len(findings)
 				findings = append(findings, f)
-			case f.Verdict == "" && findings[at].Verdict == checks.Warn: // both the script and the launcher search this directory
+			case f.Verdict == "" && findings[at].Verdict == checks.Warn: // both the script and the launcher search this directory, so keep the graver finding
 				findings[at] = f
 			}
 		}
@@ -66,14 +66,14 @@ func pathsOf(shadows []facts.Shadow) map[string]bool {
 	return paths
 }
 
-// judgeShadow returns what happens to the processes that search the directory of the hiding file.
-// matters is false if no process does.
+// judgeShadow returns the finding for the processes that search the directory of the hiding file.
+// matters is false if no process searches it.
 func judgeShadow(view checks.View, node *facts.Node, s facts.Shadow) (f checks.Finding, matters bool) {
 	p := view.Launch
 	byRanks := s.In == facts.InPythonPath || s.In == facts.InScriptDir && !p.Module && !p.NoPython || s.In == facts.InWorkDir && p.Module
 	launchPy := p.StartedBy().LaunchPy && !p.Local
 	byLauncher := s.In == facts.InPythonPath && (launchPy || p.Torchrun()) || s.In == facts.InWorkDir && (launchPy || p.Torchrun() && p.ByModule)
-	needs := launch.NotImported // what the processes that search there certainly import
+	needs := launch.NotImported // the modules that the processes that search there certainly import
 	switch {
 	case p.Script == "":
 	case byLauncher && launchPy, byRanks && callsDeepSpeed(view, node):
@@ -107,7 +107,7 @@ func judgeShadow(view checks.View, node *facts.Node, s facts.Shadow) (f checks.F
 		f.Remedy = []fix.Command{f.Remedy[0], fix.Note("remove the copy from the path, unless the launch is meant to use it")}
 		f.Summary = fmt.Sprintf("a copy of %s %s is imported, not the installed one", s.Module, where)
 		f.WouldSee = "depends on the copy: preflight compares only the versions of installed packages"
-	case by != launch.NotImported && by >= needs && needs != launch.NotImported: // fails
+	case by != launch.NotImported && by >= needs && needs != launch.NotImported: // the verdict stays a failure
 	case byRanks && slices.Contains(importsOf(view, node), s.Module), by != launch.NotImported:
 		f.Verdict = checks.Warn
 		f.WouldSee += ", if the script imports it and means the other module"
@@ -117,7 +117,8 @@ func judgeShadow(view checks.View, node *facts.Node, s facts.Shadow) (f checks.F
 	return f, true
 }
 
-// importsOf returns the imports of the script, nil if it was not read.
+// importsOf returns the names of the modules that the script imports, or nil if the script was not
+// read.
 func importsOf(view checks.View, node *facts.Node) []string {
 	if script := ranks.ScriptAt(view.Launch, node); script != nil {
 		return script.Imports
@@ -125,21 +126,22 @@ func importsOf(view checks.View, node *facts.Node) []string {
 	return nil
 }
 
-// trains reports whether the ranks import torch: the script was not read, or it imports torch or a
-// package that imports torch. A script without any imports may do anything, so it counts.
+// trains reports whether the ranks may import torch. They may if the script was not read, or if it
+// imports torch or a package that imports torch. A script without any imports may do anything, so
+// it counts too.
 func trains(view checks.View, node *facts.Node) bool {
 	imports := importsOf(view, node)
 	return len(imports) == 0 || view.Launch.Config != nil ||
 		slices.ContainsFunc(imports, func(name string) bool { return slices.Contains(trainers, name) })
 }
 
-// trainers are packages that import torch.
+// trainers lists packages that import torch.
 var trainers = []string{
 	"accelerate", "colossalai", "composer", "deepspeed", "diffusers", "fairscale", "lightning", "megatron", "peft", "pytorch_lightning",
 	"timm", "torch", "torchvision", "transformers", "trl",
 }
 
-// renamed returns a new name for the hiding file.
+// renamed returns a new path for the hiding file, under which it hides nothing.
 func renamed(in string) string {
 	dir, name := path.Split(in)
 	stem, rest, hasRest := strings.Cut(name, ".")

@@ -55,7 +55,7 @@ func unloadable(nodes []*facts.Node) (findings []checks.Finding) {
 	return findings
 }
 
-// unlikeTorch compares releases, and builds if the releases agree.
+// unlikeTorch compares the releases of torch. It compares the builds only if the releases agree.
 func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 	wanted := requiredPackage(view, "torch")
 	wanted.Version = torchRelease
@@ -78,7 +78,7 @@ func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 	}
 	findings := append(absent, unlike...)
 	if findings != nil {
-		return findings // another release explains another build
+		return findings // different releases already explain different builds
 	}
 	for _, d := range compare.Differences(compare.Among(nodes, "torch for", ranks.TorchBuild)) {
 		f := d.Finding("torch builds")
@@ -102,8 +102,8 @@ func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 	return findings
 }
 
-// installTorch returns the command that installs the exact build of a node whose release or build
-// is the wanted one.
+// installTorch returns the command that installs the wanted release or build of torch. It installs
+// the exact build of a node that has it.
 func installTorch(pip fix.Pip, nodes []*facts.Node, wanted string) fix.Command {
 	for _, node := range nodes {
 		if torch := node.Python.Torch; torch != nil && (torchRelease(node) == wanted || ranks.TorchBuild(node) == wanted) {
@@ -113,8 +113,8 @@ func installTorch(pip fix.Pip, nodes []*facts.Node, wanted string) fix.Command {
 	return pip.List().As(fix.Look)
 }
 
-// torchRelease returns the release without its build label, "" if there is no torch. The functions
-// of package ranks on builds do the same.
+// torchRelease returns torch's release without its build label, or "" if the node has no torch. The
+// functions of package ranks that return builds also return "" then.
 func torchRelease(node *facts.Node) string {
 	if node.Python.Torch == nil {
 		return ""
@@ -124,15 +124,15 @@ func torchRelease(node *facts.Node) string {
 }
 
 // storeMismatch returns the error of a rendezvous between different releases of torch. It compares
-// the store protocols of the clients with that of rank 0's server, and returns "" if they are
-// compatible. several is true if the nodes use more than one protocol.
+// the store protocols of the clients with the protocol of rank 0's server, and returns "" if they
+// are compatible. several is true if the nodes use more than one protocol.
 func storeMismatch(view checks.View, nodes []*facts.Node) (died string, several bool) {
 	torch := func(n *facts.Node) facts.Generation { return launch.StoreGeneration(n.Python.Torch.Version) }
 	nodes = compare.Without(nodes, func(n *facts.Node) bool { return n.Python.Torch == nil })
 	generations := compare.GroupBy(nodes, func(n *facts.Node) string { return string(torch(n)) })
 	at := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == names.FirstHost(view) })
 	if at < 0 {
-		return "", false // without rank 0's torch there is no server to compare with
+		return "", false // without the torch of rank 0, there is no server to compare with
 	}
 	for _, clients := range generations {
 		if mixed := launch.StoreMismatch(facts.Generation(clients.Value), torch(nodes[at])); mixed != "" {
