@@ -19,7 +19,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// adviceOf returns advice in the form of a command line.
+// adviceOf returns the advice in the form of a command line.
 func adviceOf(a checks.Advice) []string {
 	options := []string{}
 	for _, env := range a.Env {
@@ -34,8 +34,8 @@ func adviceOf(a checks.Advice) []string {
 	return options
 }
 
-// missed simulates a rendezvous that did not bring all nodes together, and one at the address that
-// leads to the peers that did.
+// missed simulates two rendezvous. The one at the launch's endpoint does not bring all nodes
+// together, and the one at the address that leads to the peers does.
 func missed(l *fleettest.Fleet, endpoint string) {
 	for i := range l.Nodes {
 		l.Nodes[i].PeerRendezvous = l.Nodes[i].Rendezvous
@@ -263,8 +263,8 @@ func TestAdviceIsProven(t *testing.T) {
 	}
 }
 
-// unproven says which pair was not seen to work at the addresses the ranks of
-// such a launch will listen at.
+// unproven describes a pair of nodes that did not connect at the addresses on which the ranks of
+// such a launch will listen. It returns "" if there is no such pair.
 func unproven(fleet fleettest.Fleet, prediction launch.Prediction, choose func(launch.Prediction, *facts.Node) nccl.Choice) string {
 	for i := range fleet.Nodes {
 		callee := &fleet.Nodes[i]
@@ -286,7 +286,7 @@ func unproven(fleet fleettest.Fleet, prediction launch.Prediction, choose func(l
 	return ""
 }
 
-// plant breaks one thing of a fleet.
+// plant breaks one random property of a fleet.
 func plant(random *rand.Rand, fleet *fleettest.Fleet) {
 	node := &fleet.Nodes[random.IntN(len(fleet.Nodes))]
 	peer := fleet.Nodes[random.IntN(len(fleet.Nodes))].Name
@@ -313,7 +313,7 @@ func plant(random *rand.Rand, fleet *fleettest.Fleet) {
 		*prefixes = append([]string{"192.168.9.1/24"}, *prefixes...)
 	case 7:
 		node.Reached = false
-	case 8: // the ranks take something else, and the peers' addresses are tried too
+	case 8: // the ranks use another interface, and the addresses that lead to the peers are tested too
 		for i := range fleet.Nodes {
 			if each := &fleet.Nodes[i]; each.Mesh != nil && each.PeerMesh == nil {
 				each.PeerMesh, each.Mesh = each.Mesh, &facts.Mesh{Interface: "br-1", Address: "172.18.0.1", Error: "held by all"}

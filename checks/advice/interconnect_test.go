@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestInterconnects checks that nodes are grouped by transport, the largest group first, and that a
-// node without facts is in no group.
+// TestInterconnects checks that nodes are grouped by transport, the largest group first. It also
+// checks that a node without facts is in no group.
 func TestInterconnects(t *testing.T) {
 	fleet := fleettest.Healthy(6)
 	for _, i := range []int{0, 4} {

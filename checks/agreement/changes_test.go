@@ -112,8 +112,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestChangesClones: machines made from one image may share an ID, which then identifies none of
-// them.
+// TestChangesClones checks that an ID shared by several machines identifies none of them. Machines
+// made from one image may share an ID.
 func TestChangesClones(t *testing.T) {
 	before, after := fleettest.Healthy(3), fleettest.Healthy(3)
 	before.Nodes[2].Host.MachineID = before.Nodes[1].Host.MachineID
@@ -125,8 +125,8 @@ func TestChangesClones(t *testing.T) {
 	}
 }
 
-// TestChangesVLAN: an adapter disappears while its VLAN, whose name begins with the adapter's,
-// stays with other values; then both disappear.
+// TestChangesVLAN checks an adapter and its VLAN, whose name begins with the adapter's name. First
+// the adapter disappears while the VLAN stays with other values. Then both disappear.
 func TestChangesVLAN(t *testing.T) {
 	before := fleettest.Healthy(2)
 	nics := &before.Nodes[1].Net.Interfaces
@@ -148,8 +148,8 @@ func TestChangesVLAN(t *testing.T) {
 	}
 }
 
-// TestChangesAddressLost: an interface of a container that lost its address looks like the outer
-// end of another container's interface. The lost address must be the change.
+// TestChangesAddressLost checks that a lost address is reported as a change. Without its address,
+// an interface of a container looks like the outer end of another container's interface.
 func TestChangesAddressLost(t *testing.T) {
 	before, after := fleettest.Healthy(2), fleettest.Healthy(2)
 	nic := func(f fleettest.Fleet) *facts.Interface { return &f.Nodes[1].Net.Interfaces[1] }
@@ -219,7 +219,7 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
-// TestLeftOutOnce: what was left out on every node is listed once.
+// TestLeftOutOnce checks that a section that was left out on every node is listed once.
 func TestLeftOutOnce(t *testing.T) {
 	var left uncompared
 	for _, node := range []string{"w1", "w2"} {
@@ -248,7 +248,8 @@ func TestLeadsAway(t *testing.T) {
 }
 
 // TestOwnFactsHaveAPlace checks that every fact that differs between nodes is either compared with
-// its earlier value or in NeverCompared, and that the table has no other facts.
+// its earlier value or listed in NeverCompared. It also checks that NeverCompared lists no other
+// facts.
 func TestOwnFactsHaveAPlace(t *testing.T) {
 	known := map[string]bool{}
 	for _, d := range facts.DescribedOwn() {
@@ -267,8 +268,8 @@ func TestOwnFactsHaveAPlace(t *testing.T) {
 	}
 }
 
-// TestNotRecorded: a file older than a fact does not record it, which does not mean that the fact
-// was absent. null does.
+// TestNotRecorded checks facts that are newer than a file. The file does not record such a fact,
+// but that does not mean that the fact was absent. An absent fact is null.
 func TestNotRecorded(t *testing.T) {
 	before, after := fleettest.Healthy(2).Fleet, fleettest.Healthy(2).Fleet
 	before.Nodes[0].Host.Libc, before.Nodes[0].Net.TCP = "", nil

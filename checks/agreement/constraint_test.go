@@ -27,7 +27,7 @@ func TestConstraintsMet(t *testing.T) {
 	}{
 		{driver, ">=570.86", `"570.86"`, true},
 		{driver, ">=570.86", `"570.86.15"`, true},
-		{driver, ">=570.86", `"570.9"`, false}, // compared as numbers, not as text
+		{driver, ">=570.86", `"570.9"`, false}, // versions are compared as numbers, not as text
 		{driver, ">=570.86", `"1000.1"`, true},
 		{driver, ">570.86", `"570.86"`, false},
 		{driver, "<580", `"579.99"`, true},
@@ -71,7 +71,7 @@ func TestConstraintsMet(t *testing.T) {
 		{torch, "2.0.post1", `"2.0.1.post1"`, false},
 		{torch, "2.0.post1", `"2.0.0.post10"`, false},
 		{torch, "2.0.post1", `"2.0"`, false},
-		{torch, ">=0.14.5", `"0.14.5+dev"`, true}, // dev and post count only on their own
+		{torch, ">=0.14.5", `"0.14.5+dev"`, true}, // suffixes such as dev and post are recognised only as whole words
 		{torch, "==1.2.0", `"1.2.0+cu124.postgres"`, true},
 		{torch, "==1.2.0", `"1.2.0-postgres"`, true},
 		{torch, "==1.2.0.post", `"1.2.0.post0"`, true},
@@ -106,7 +106,7 @@ func TestConstraintsMet(t *testing.T) {
 		{shm, ">=16GiB", `17179869183`, false},
 		{shm, "==16GiB", `17179869184`, true},
 		{shm, "<1GB", `999999999`, true},
-		{shm, "1024", `1024`, true}, // smaller plain numbers need a unit
+		{shm, "1024", `1024`, true}, // plain numbers below 1024 need a unit
 		{shm, "16B", `16`, true},
 		{shm, "0", `0`, true},
 		{mtu, "9000", `9000`, true},
@@ -138,7 +138,7 @@ func TestConstraintsMet(t *testing.T) {
 	}
 }
 
-// TestConstraintsUnclear: text that is not a version cannot be compared with one.
+// TestConstraintsUnclear checks that text that is not a version cannot be compared with a version.
 func TestConstraintsUnclear(t *testing.T) {
 	about := described(t, "host.libc")
 	read, err := readConstraint(">=2.31", about)
@@ -189,7 +189,7 @@ func TestImpossibleExpectations(t *testing.T) {
 		{"gpux.driver", "570", `no fact "gpux.driver" to compare: did you mean "nvml.driver"?`},
 		{"shm.sise", "1", `did you mean "shm.size"?`},
 		{"net.interfaces.eth0.mtuu", "1", `did you mean "net.interfaces.*.mtu"?`},
-		{"memory.available", "1", `no fact "memory.available"`}, // volatile
+		{"memory.available", "1", `no fact "memory.available"`}, // volatile facts cannot be stated
 		{"python", "1", "no fact"},
 		{"", "1", "no fact"},
 		{"zzzzzzzzzzzzzzzz", "1", "preflight facts lists them"},

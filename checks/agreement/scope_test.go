@@ -15,7 +15,7 @@ func TestScope(t *testing.T) {
 		"hostname":                       {"host.hostname", "host.kernel"},
 		"system":                         {"host.kernel", "host.hostname"},
 		"driver":                         {"gpu.module", "nvml.cards.0.name"},
-		"nvml.driver":                    {"gpu.module", "nvml.cards.0.name"}, // which repeats it
+		"nvml.driver":                    {"gpu.module", "nvml.cards.0.name"}, // gpu.module repeats nvml.driver
 		"gpu.driver":                     {"nvml.driver", "gpu.devices"},
 		"python.packages":                {"python.packages.numpy", "python.version"},
 		"python.packages.PyYAML":         {"python.packages.pyyaml", "python.packages.pyyaml-env"},

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestWaiversOfDrift: a removed interface is reported as a whole.
+// TestWaiversOfDrift checks which facts a waiver of drift may name. drift reports a removed
+// interface as a whole, so a waiver may also name the interface.
 func TestWaiversOfDrift(t *testing.T) {
 	for _, fact := range []string{"*", "net.interfaces.eth1", "net.interfaces.eth0.mtu", "net.mtu", "python.packages.*",
 		"python.*", "python.*torch*", "nvml.*", "gpu.*", "net.*", "net.interfaces.eth0.100", "net.interfaces.eth0.addresses", "host.machine_id", "nvml.cards.3"} {

@@ -28,8 +28,8 @@ func TestNothingIsFoundOnHealthyAMD(t *testing.T) {
 	}
 }
 
-// Known defects of NCCL and NVIDIA's driver must not be reported for RCCL and AMD's driver with the
-// same version number.
+// TestKnownBadIsNotOfAMD checks that known defects of NCCL and of NVIDIA's driver are not reported
+// for RCCL and AMD's driver with the same version number.
 func TestKnownBadIsNotOfAMD(t *testing.T) {
 	for name, change := range map[string]func(*facts.Node){
 		"driver": func(n *facts.Node) { n.NVML.Driver = "565.57.01" },
@@ -50,7 +50,7 @@ func TestKnownBadIsNotOfAMD(t *testing.T) {
 func TestAMDFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault func(*facts.Node)
-		found string // expected checks
+		found string // the expected checks
 	}{
 		"another driver": {func(n *facts.Node) { n.NVML.Driver = "6.3.6" }, "gpu-driver-same"},
 		"another ROCm":   {func(n *facts.Node) { n.GPU.ROCm = "6.1.0-82" }, "gpu-driver-same"},

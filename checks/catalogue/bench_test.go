@@ -22,8 +22,8 @@ func BenchmarkComparable(b *testing.B) {
 	}
 }
 
-// BenchmarkEvaluate10k evaluates large fleets, each with another fault. It reports the number of
-// findings after folding.
+// BenchmarkEvaluate10k evaluates large fleets, each with a different fault. It reports the number
+// of findings after folding.
 func BenchmarkEvaluate10k(b *testing.B) {
 	for _, large := range fleettest.Large {
 		b.Run(large.Name, func(b *testing.B) {
@@ -34,13 +34,13 @@ func BenchmarkEvaluate10k(b *testing.B) {
 			for b.Loop() {
 				r = judged(fleet, Catalogue...)
 			}
-			b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op") // CPU time, so that other load does not matter
+			b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op") // CPU time, because other load on the machine does not affect it
 			b.ReportMetric(float64(len(r.Findings)), "findings")
 		})
 	}
 }
 
-// BenchmarkDiff10k compares the nodes of the same fleets.
+// BenchmarkDiff10k compares the nodes of the fleets of BenchmarkEvaluate10k.
 func BenchmarkDiff10k(b *testing.B) {
 	for _, large := range fleettest.Large {
 		b.Run(large.Name, func(b *testing.B) {
@@ -54,7 +54,7 @@ func BenchmarkDiff10k(b *testing.B) {
 }
 
 // BenchmarkExpectations compares a large fleet with thirty expectations. One node in ten misses one
-// of them.
+// of the expectations.
 func BenchmarkExpectations(b *testing.B) {
 	fleet := fleettest.Healthy(10_000)
 	for i := 0; i < len(fleet.Nodes); i += 10 {

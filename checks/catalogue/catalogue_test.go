@@ -73,7 +73,7 @@ func TestCatalogueIsDocumented(t *testing.T) {
 	}
 }
 
-// TestEveryTextHasACheck finds pages of checks that were removed or renamed.
+// TestEveryTextHasACheck finds pages whose check was removed or renamed.
 func TestEveryTextHasACheck(t *testing.T) {
 	files, err := filepath.Glob("../*/*.md")
 	if err != nil || len(files) != len(Catalogue) {

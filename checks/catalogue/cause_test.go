@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWeighedDownCauseExplainsNothing: this policy only warns about names that do not resolve, so
-// rendezvous must report the failure itself.
+// TestWeighedDownCauseExplainsNothing checks a policy that only warns about names that do not
+// resolve. rendezvous must then report the failure itself.
 func TestWeighedDownCauseExplainsNothing(t *testing.T) {
 	fleet := withoutDNS(4)
 	for severity, want := range map[checks.Severity]checks.Verdict{"": checks.Skip, checks.Warning: checks.Fail} {
@@ -30,7 +30,7 @@ func TestWeighedDownCauseExplainsNothing(t *testing.T) {
 }
 
 // withoutDNS returns a fleet in which every other node resolves no name. These nodes cannot reach
-// the rendezvous, which is at the name of node 0.
+// the rendezvous, whose address is the name of node 0.
 func withoutDNS(size int) fleettest.Fleet {
 	fleet := fleettest.Healthy(size)
 	fleet.Launch.MasterAddr = "w1"
@@ -41,7 +41,7 @@ func withoutDNS(size int) fleettest.Fleet {
 }
 
 // TestOneGPUTroubleIsOneFinding applies a fault to all facts that the driver reports, and expects
-// one check to report it.
+// only one check to report it.
 func TestOneGPUTroubleIsOneFinding(t *testing.T) {
 	unlinked := func(card *facts.Card) {
 		card.NVLinks = &facts.NVLinks{Count: 18, Down: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}}

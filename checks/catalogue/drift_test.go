@@ -21,7 +21,7 @@ import (
 )
 
 // mutants visits every single change of a JSON tree: another value, a removed entry, and an added
-// list entry. It passes the path of the change, and undoes it after the visit.
+// list entry. It passes the path of the change to visit, and undoes the change after the visit.
 func mutants(path string, tree any, set func(any), visit func(path string)) {
 	try := func(what string, value any) {
 		set(value)
@@ -56,7 +56,7 @@ func mutants(path string, tree any, set func(any), visit func(path string)) {
 	}
 }
 
-// treeOf returns the facts as maps and lists of JSON.
+// treeOf returns the facts as the maps and lists of their JSON.
 func treeOf(t *testing.T, f any) (tree map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(f)
@@ -64,33 +64,35 @@ func treeOf(t *testing.T, f any) (tree map[string]any) {
 		t.Fatal(err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber() // float64 cannot hold all of the numbers
+	decoder.UseNumber() // float64 cannot represent all of the numbers
 	if err := decoder.Decode(&tree); err != nil {
 		t.Fatal(err)
 	}
 	return tree
 }
 
-// withSection returns the facts with a section read from a tree, false if the tree has other types.
+// withSection returns the facts with one section read from a tree. It returns false if the types in
+// the tree do not fit.
 func withSection(f facts.Facts, section facts.Section, tree any) (facts.Facts, bool) {
 	f.Take(section, facts.Facts{})
 	text, err := json.Marshal(map[facts.Section]any{section: tree})
 	return f, err == nil && json.Unmarshal(text, &f) == nil
 }
 
-// plainFleet returns one node with some of every kind of fact, and with short lists.
+// plainFleet returns a fleet with one node that has facts of every kind, in short lists.
 func plainFleet() fleettest.Fleet {
 	fleet := fleettest.Healthy(1)
 	node := &fleet.Nodes[0]
 	node.NVML.Cards = node.NVML.Cards[:2]
-	node.Net.Interfaces[1].Kind = "veth" // as in a container
+	node.Net.Interfaces[1].Kind = "veth" // the kind of an interface in a container
 	node.Python.Packages["torch"] = node.Python.Torch.Version
 	node.Python.Packages["apex"] = "0.1+built"
 	return fleet
 }
 
-// TestAnyOneDrift compares a fleet with itself after any single change, before or now, on the node
-// or on the launching machine. The result must be at most one finding, with a fix.
+// TestAnyOneDrift compares a fleet with itself after any single change. The change is in the
+// baseline or in the current run, on the node or on the launching machine. The result must be at
+// most one finding, with a fix.
 func TestAnyOneDrift(t *testing.T) {
 	judged := 0
 	hold := func(what string, was, is fleettest.Fleet) {
@@ -134,8 +136,8 @@ func TestAnyOneDrift(t *testing.T) {
 	}
 }
 
-// TestDriftExplained checks that a cause that another check reports on the node is named next to
-// the command that accepts the change, and nowhere else.
+// TestDriftExplained checks the note about a cause that another check reports on the node. It must
+// be next to the command that accepts the change, and nowhere else.
 func TestDriftExplained(t *testing.T) {
 	for name, c := range map[string]struct {
 		fixture string
@@ -179,8 +181,8 @@ func TestDriftExplained(t *testing.T) {
 	}
 }
 
-// TestWrittenAnewByTheSameWay checks that a baseline recorded through srun is recorded again
-// through srun.
+// TestWrittenAnewByTheSameWay checks the command that records a new baseline. If the old baseline
+// was recorded through srun, the command must use srun too.
 func TestWrittenAnewByTheSameWay(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	was := checks.Baseline{File: "golden.json", Via: "srun", Nodes: fleettest.Healthy(1).Nodes}

@@ -19,8 +19,8 @@ import (
 	"preflight/remote"
 )
 
-// TestDrillsNameTheirChecks compares the table of drills with the catalogue: both list the checks
-// that need a drill's facts.
+// TestDrillsNameTheirChecks compares the table of drills with the catalogue. Both must list the
+// same checks that need a drill's facts.
 func TestDrillsNameTheirChecks(t *testing.T) {
 	for _, drill := range fleet.Drills {
 		for _, id := range drill.Checks {
@@ -37,13 +37,13 @@ func TestDrillsNameTheirChecks(t *testing.T) {
 }
 
 // TestEveryCauseHasACure requires a finding for every cause of package remote. It reads the causes
-// from remote's source, so that a new one cannot be forgotten.
+// from the source of that package, so that no new cause can be forgotten.
 func TestEveryCauseHasACure(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../remote/error.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := func(cause string) string { // for a node that was not reached for this cause
+	told := func(cause string) string { // the finding for a node that was not reached because of this cause
 		seen := facts.Fleet{Nodes: []facts.Node{{Name: "w1", Facts: facts.Facts{SSH: &facts.SSH{Cause: cause}}}}}
 		findings := engine.Evaluate(catalogue.Catalogue, seen, launch.Prediction{}, checks.DefaultPolicy()).Findings
 		if len(findings) == 0 {

@@ -21,7 +21,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// under returns the findings of some checks under a policy, each as "verdict check nodes".
+// under returns the findings of some checks under a policy, each in the form "verdict check nodes".
 func under(fleet fleettest.Fleet, policy checks.Policy, catalogue ...checks.Check) (found []string) {
 	for _, f := range engine.Evaluate(append(catalogue, agreement.Expectation), fleet.Fleet, fleet.Launch, policy).Findings {
 		found = append(found, string(f.Verdict)+" "+f.Check+" "+strings.Join(f.Nodes, ","))
@@ -29,7 +29,8 @@ func under(fleet fleettest.Fleet, policy checks.Policy, catalogue ...checks.Chec
 	return found
 }
 
-// TestAStatementBeatsTheMajority: no node is blamed for differing from nodes that miss the policy.
+// TestAStatementBeatsTheMajority checks that no node is blamed for differing from nodes that miss
+// the policy.
 func TestAStatementBeatsTheMajority(t *testing.T) {
 	drivers := func(versions ...string) fleettest.Fleet {
 		fleet := fleettest.Healthy(len(versions))
@@ -124,8 +125,8 @@ func TestAStatementBeatsTheMajority(t *testing.T) {
 	}
 }
 
-// TestAFailedDriverIsNoAbsentOne: facts that a failed driver does not report are unknown, and
-// reported once.
+// TestAFailedDriverIsNoAbsentOne checks facts that a failed driver does not report. They must be
+// unknown, and the failure must be reported once.
 func TestAFailedDriverIsNoAbsentOne(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	fleet.Nodes[1].NVML = &facts.NVML{Source: "nvml", Asked: true, Failure: &facts.NVMLFailure{Kind: facts.FailureMismatch}}
@@ -135,7 +136,8 @@ func TestAFailedDriverIsNoAbsentOne(t *testing.T) {
 	}
 }
 
-// TestLinkLayersMeetThePolicy: no node is blamed for differing from nodes that miss the policy.
+// TestLinkLayersMeetThePolicy checks that no node is blamed for having another link layer than
+// nodes that miss the policy.
 func TestLinkLayersMeetThePolicy(t *testing.T) {
 	fleet := fleettest.Healthy(3)
 	for i := range fleet.Nodes[:2] {
@@ -157,8 +159,8 @@ func TestLinkLayersMeetThePolicy(t *testing.T) {
 	}
 }
 
-// TestDraftsAreMet: a fleet of equal nodes meets the policy drafted from it, and texts of hostile
-// nodes state nothing but themselves.
+// TestDraftsAreMet checks that a fleet of equal nodes meets the policy drafted from it. It also
+// checks that the texts of hostile nodes state nothing but themselves.
 func TestDraftsAreMet(t *testing.T) {
 	fleet := fleettest.Healthy(3)
 	for i := range fleet.Nodes {

@@ -23,14 +23,15 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// fixture is one case of testdata/<check-id>.txtar. Above the arrow are changes to a healthy fleet,
-// below it the whole result of the check. testdata/README.md describes the format.
+// fixture is one case of testdata/<check-id>.txtar. The text above the arrow lists changes to a
+// healthy fleet. The text below the arrow is the whole result of the check. testdata/README.md
+// describes the format.
 type fixture struct {
 	name     string           // <check-id>/<case>
 	changed  string           // the text above the arrow
 	changes  map[string]any   // subject → merge patch, parsed from the text
 	expected string           // the text from the arrow on
-	nowhere  map[int][]string // finding → texts that must not occur in it
+	nowhere  map[int][]string // number of the finding → texts that must not occur in it
 }
 
 const arrow = "=> "
@@ -83,7 +84,7 @@ func readCase(t *testing.T, check string, file txtar.File) fixture {
 	if err := c.read(); err != nil {
 		t.Fatalf("%s: %v", c.name, err)
 	}
-	if !expected { // -update adds the result
+	if !expected { // a run with -update adds the result
 		return c
 	}
 	finding := -2 // the line of the arrow is not a change
@@ -110,11 +111,11 @@ func (c fixture) verdict() checks.Verdict {
 	return checks.Verdict(word)
 }
 
-// read parses the changes. Each is "SUBJECT PATH: VALUE". The subject is one or more nodes, "all",
-// "head", "launch", "policy" or "not_tried", and the path leads into its JSON. "baseline" before it
-// means an earlier run.
+// read parses the changes. Each change has the form "SUBJECT PATH: VALUE". The subject is one or
+// more nodes, "all", "head", "launch", "policy" or "not_tried". The path leads into the JSON of the
+// subject. The word "baseline" before the subject means an earlier run.
 func (c *fixture) read() error {
-	// Into a map first, because only maps report duplicate keys.
+	// Unmarshal into a map first, because only maps report duplicate keys.
 	if err := yaml.Unmarshal([]byte(c.changed), new(map[string]any)); err != nil {
 		return err
 	}
@@ -136,12 +137,12 @@ func (c *fixture) read() error {
 			}
 			changes = earlier
 		}
-		if len(key) == 1 { // nodes: 8, baseline head:, baseline w3: null
+		if len(key) == 1 { // such as "nodes: 8", "baseline head:" or "baseline w3: null"
 			key = append(key, "")
 		}
 		for _, who := range key[:len(key)-1] {
 			path := pathTo(who, key[len(key)-1])
-			value, err := valueOf(pairs[i+1]) // a copy for each, because another line may add to it
+			value, err := valueOf(pairs[i+1]) // each subject gets its own copy, because another line may add to it
 			err = errors.Join(err, assign(changes, path, value))
 			if len(path) == 3 && path[1] == "missing" { // a missing section has no facts
 				err = errors.Join(err, assign(changes, []string{who, "facts", path[2]}, nil))
@@ -154,8 +155,8 @@ func (c *fixture) read() error {
 	return nil
 }
 
-// pathTo returns the path of a subject's value in the test's JSON. Sections are among the facts of
-// a node.
+// pathTo returns the path of a subject's value in the test's JSON. For a node, sections are inside
+// the facts.
 func pathTo(who, path string) []string {
 	if path == "" {
 		return []string{who}
@@ -191,8 +192,8 @@ func assign(tree map[string]any, path []string, value any) error {
 	return nil
 }
 
-// valueOf converts a YAML value to JSON's types. Keys become text, and sizes such as 64 MiB become
-// numbers.
+// valueOf converts a YAML value to the types of JSON. Keys become text, and sizes such as 64 MiB
+// become numbers.
 func valueOf(node *yaml.Node) (any, error) {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -273,14 +274,15 @@ func baselineOf(t *testing.T, changes map[string]any, size int) *checks.Baseline
 	return earlier
 }
 
-// take removes the patch of a subject from the changes and returns it.
+// take removes the patch of a subject from the changes and returns the patch.
 func take(changes map[string]any, who string) (any, bool) {
 	patch, given := changes[who]
 	delete(changes, who)
 	return patch, given
 }
 
-// healthy returns the unchanged fleet, with the number of nodes and the GPU vendor of the changes.
+// healthy returns the unchanged fleet. Its number of nodes and its GPU vendor come from the
+// changes.
 func healthy(changes map[string]any, size int) fleettest.Fleet {
 	if given, is := take(changes, "nodes"); is {
 		size = given.(int)
@@ -291,7 +293,8 @@ func healthy(changes map[string]any, size int) fleettest.Fleet {
 	return fleettest.Healthy(size)
 }
 
-// changedNodes applies the changes for all nodes, then those for single nodes. null removes a node.
+// changedNodes applies the changes for all nodes, then the changes for single nodes. null removes a
+// node.
 func changedNodes(t *testing.T, healthy []facts.Node, changes map[string]any) []facts.Node {
 	t.Helper()
 	var nodes []facts.Node
@@ -307,8 +310,8 @@ func changedNodes(t *testing.T, healthy []facts.Node, changes map[string]any) []
 	return nodes
 }
 
-// changedNode returns a node with a patch applied. "unreached" sets the ssh section of a node that
-// has no other section.
+// changedNode returns a node with a patch applied. The key "unreached" sets the ssh section of a
+// node that has no other section.
 func changedNode(t *testing.T, node facts.Node, patch any) facts.Node {
 	t.Helper()
 	changes, _ := patch.(map[string]any)
@@ -325,7 +328,7 @@ func changedNode(t *testing.T, node facts.Node, patch any) facts.Node {
 	}
 	if unreached {
 		var seen facts.SSH
-		if !node.Reached { // the changes of all nodes come first
+		if !node.Reached { // the changes for all nodes have made the node unreached
 			seen = *node.SSH
 		}
 		seen = patched(t, seen, ssh)
@@ -334,8 +337,8 @@ func changedNode(t *testing.T, node facts.Node, patch any) facts.Node {
 	return node
 }
 
-// changedFacts converts only changed sections through JSON. With all 20 KB of each node, the tests
-// would take twice as long.
+// changedFacts converts only the changed sections through JSON. If it converted all 20 KB of each
+// node, the tests would take twice as long.
 func changedFacts(t *testing.T, seen facts.Facts, changes map[string]any) facts.Facts {
 	t.Helper()
 	var part facts.Facts
@@ -375,7 +378,7 @@ func patched[T any](t *testing.T, value T, patch any) T {
 	return result
 }
 
-// mergePatch is MergePatch of RFC 7396, section 2, with one addition: an object patches a list by
+// mergePatch is MergePatch of RFC 7396, section 2, with one addition. An object patches a list by
 // index, so that a test can change one of eight GPUs.
 func mergePatch(target, patch any) any {
 	changes, isObject := patch.(map[string]any)
@@ -400,8 +403,8 @@ func mergePatch(target, patch any) any {
 	return object
 }
 
-// patchedList patches entries by index, "*" first. null removes an entry, and the index after the
-// last one adds one.
+// patchedList patches the entries of a list by index. The key "*" applies to all entries, and comes
+// first. null removes an entry, and the index after the last entry adds one.
 func patchedList(list []any, changes map[string]any) []any {
 	var result []any
 	for i, entry := range list {

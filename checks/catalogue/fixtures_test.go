@@ -21,8 +21,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestFixtures compares every field of every outcome. With -update it writes the results below the
-// arrows; read the diff.
+// TestFixtures compares every field of every outcome with the fixtures. With -update it writes the
+// results below the arrows; read the diff.
 func TestFixtures(t *testing.T) {
 	for _, check := range Catalogue {
 		archive := readArchive(t, check.ID)
@@ -50,7 +50,7 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// outcome returns the report of the check in the format of the fixture.
+// outcome returns the result of the check in the format of the fixture.
 func (c fixture) outcome(report checks.Report) string {
 	outcome := report.Checks[0]
 	text := arrow + string(outcome.Verdict)
@@ -97,8 +97,8 @@ func wellSpoken(t *testing.T, f checks.Finding) {
 // needsDecision matches commands that change accounts or stop a machine.
 var needsDecision = regexp.MustCompile(`(^|[ ;&|"'])(reboot|shutdown|poweroff|usermod|userdel|chage|passwd -[a-z])\b`)
 
-// lacks checks that texts which the fixture forbids do not occur in a finding. -update keeps these
-// lines.
+// lacks checks that the texts that the fixture forbids do not occur in a finding. -update keeps the
+// lines with these texts.
 func lacks(t *testing.T, f checks.Finding, nowhere []string) {
 	t.Helper()
 	for _, text := range slices.Concat([]string{f.Summary, f.Got, f.Want, f.WouldSee}, f.Fix, f.Notes) {
@@ -112,19 +112,19 @@ func lacks(t *testing.T, f checks.Finding, nowhere []string) {
 
 var update = flag.Bool("update", false, "rewrite what stands below the arrows of the fixtures in testdata")
 
-// judged evaluates with the default policy.
+// judged evaluates a fleet with the default policy.
 func judged(l fleettest.Fleet, catalogue ...checks.Check) checks.Report {
 	return engine.Evaluate(catalogue, l.Fleet, l.Launch, checks.DefaultPolicy())
 }
 
-// alone evaluates one check with its dependencies. The report holds only that check.
+// alone evaluates one check with its dependencies. The report holds only the result of that check.
 func alone(check checks.Check, l fleettest.Fleet, policy checks.Policy) checks.Report {
 	return aloneAmong(Catalogue, check, l, policy)
 }
 
 func aloneAmong(catalogue []checks.Check, check checks.Check, l fleettest.Fleet, policy checks.Policy) checks.Report {
 	if check.ID == checks.DriftID {
-		catalogue = nil // drift uses the other checks only for the words of fixes
+		catalogue = nil // drift uses the other checks only for the texts of fixes
 	}
 	r := engine.Evaluate(append([]checks.Check{check}, dependencies(catalogue, check)...), l.Fleet, l.Launch, policy)
 	r.Checks = r.Checks[:1]

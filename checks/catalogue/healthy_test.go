@@ -11,7 +11,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestNothingIsFoundOnHealthyFleets tries fleets of all sizes, launchers and accelerators.
+// TestNothingIsFoundOnHealthyFleets expects no findings on healthy fleets of all sizes, with all
+// launchers and accelerators.
 func TestNothingIsFoundOnHealthyFleets(t *testing.T) {
 	for _, by := range launch.Launchers {
 		for _, accelerator := range []string{"cuda", "cpu"} {

@@ -17,8 +17,8 @@ import (
 	"preflight/testhosts/sandbox"
 )
 
-// TestWhatANodeSendsIsNoCommand has nodes send text that a shell would run, and checks every fix
-// for places where one of the two shells would run it.
+// TestWhatANodeSendsIsNoCommand makes nodes send text that a shell would run. It checks every fix
+// for places where the local shell or the node's shell would run that text.
 func TestWhatANodeSendsIsNoCommand(t *testing.T) {
 	const evil = "x$(touch${IFS}pwned)';touch pwned;'"
 	failed := func(outcome facts.PathOutcome) func(*fleettest.Fleet) {
@@ -120,8 +120,9 @@ func TestWhatANodeSendsIsNoCommand(t *testing.T) {
 	lines.Paste(t)
 }
 
-// TestOnlyNodesAreNamed: only callers report who answered. A single caller is named together with
-// the node that it called.
+// TestOnlyNodesAreNamed checks which nodes a finding about a wrong answer names. Only callers
+// report which machine answered. A single caller is named together with the node to which it
+// connected.
 func TestOnlyNodesAreNamed(t *testing.T) {
 	for answered, named := range map[string]string{"w4": "w1 w4", "w9": "w1", "": "w1"} {
 		for callers, want := range []string{1: "w1 w2", 2: named} {
@@ -141,7 +142,7 @@ func TestOnlyNodesAreNamed(t *testing.T) {
 	}
 }
 
-// TestGPUFixesAreNoCommandsOfNodes has a node send text that a shell would run, in every GPU fact
+// TestGPUFixesAreNoCommandsOfNodes makes a node send text that a shell would run, in every GPU fact
 // that fixes print.
 func TestGPUFixesAreNoCommandsOfNodes(t *testing.T) {
 	const evil = "x$(touch${IFS}pwned)';touch pwned;'"

@@ -20,7 +20,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// lastingOf returns a fleet as it is read from a normalized snapshot.
+// lastingOf returns a fleet in the form in which it is read from a normalized snapshot.
 func lastingOf(t *testing.T, fleet fleettest.Fleet) fleettest.Fleet {
 	t.Helper()
 	through := func(node facts.Node, tree map[string]any) facts.Node {
@@ -40,7 +40,8 @@ func lastingOf(t *testing.T, fleet fleettest.Fleet) fleettest.Fleet {
 	return fleet
 }
 
-// throughJSON returns facts, or the part of them that lasts, after a round trip through JSON.
+// throughJSON returns facts after a round trip through JSON. tree may hold all facts, or only those
+// that last.
 func throughJSON(t *testing.T, tree any) (read facts.Facts) {
 	t.Helper()
 	text, err := json.Marshal(tree)
@@ -54,8 +55,8 @@ func throughJSON(t *testing.T, tree any) (read facts.Facts) {
 }
 
 // TestLastingJudgesAlike evaluates every fixture and its normalized snapshot. A check must return
-// the same for both, or say that it cannot judge the snapshot. It must never pass what it has not
-// seen.
+// the same result for both, or say that it cannot examine the snapshot. It must never pass a fact
+// that it has not seen.
 func TestLastingJudgesAlike(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, c := range fixturesOf(t, check.ID) {
@@ -76,8 +77,8 @@ func TestLastingJudgesAlike(t *testing.T) {
 	}
 }
 
-// TestLastingHealthy expects no findings, and unknowns for what was left out: no snapshot proves
-// that a fleet is ready for a launch.
+// TestLastingHealthy expects no findings, and unknowns for the facts that the snapshot leaves out.
+// No snapshot proves that a fleet is ready for a launch.
 func TestLastingHealthy(t *testing.T) {
 	fleet := lastingOf(t, fleettest.Healthy(4))
 	report := engine.Evaluate(agreement.Lasting(Catalogue), fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
@@ -101,7 +102,7 @@ func TestLastingHealthy(t *testing.T) {
 }
 
 // TestVolatileIsDeclared changes every fact that a normalized snapshot leaves out. A check whose
-// result changes must be declared Volatile, otherwise it would read zeros as facts.
+// result changes must be declared Volatile. Otherwise it would treat zeros as facts.
 func TestVolatileIsDeclared(t *testing.T) {
 	for _, check := range Catalogue {
 		if check.Volatile || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return slices.Contains(facts.Momentary, s) }) {
@@ -127,7 +128,7 @@ func TestVolatileIsDeclared(t *testing.T) {
 	}
 }
 
-// disturb changes those facts of v that are not in tree, which holds the facts that last.
+// disturb changes the facts of v that are not in tree. tree holds the facts that last.
 func disturb(v reflect.Value, tree any, number int64) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -146,7 +147,7 @@ func disturb(v reflect.Value, tree any, number int64) {
 			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 			below, lasts := fields[name]
 			switch {
-			case options == "omitempty" && v.Field(i).IsZero(): // omitted because it is empty
+			case options == "omitempty" && v.Field(i).IsZero(): // the fact is omitted because it is empty
 			case field.Anonymous && name == "":
 				disturb(v.Field(i), tree, number)
 			case lasts:
@@ -158,7 +159,7 @@ func disturb(v reflect.Value, tree any, number int64) {
 	}
 }
 
-// shake changes a value; absent values stay absent.
+// shake changes a value. Absent values stay absent.
 func shake(v reflect.Value, number int64) {
 	switch v.Kind() {
 	case reflect.Pointer:

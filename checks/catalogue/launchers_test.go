@@ -16,7 +16,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestMadeUpLauncher checks that checks read the properties of a launcher and do not test for its
+// TestMadeUpLauncher checks that checks read the properties of a launcher and do not compare its
 // name.
 func TestMadeUpLauncher(t *testing.T) {
 	before := launch.Launchers

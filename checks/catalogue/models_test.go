@@ -38,7 +38,7 @@ func TestModelsAreHealthy(t *testing.T) {
 	}
 }
 
-// maySkip are the GPU checks that need hardware that not every machine has, or the smoke test.
+// maySkip lists the GPU checks that need the smoke test, or hardware that not every machine has.
 var maySkip = []string{"gpu-fabric", "gpu-imex", "gpu-direct", "gpu-computes", "gpu-copies"}
 
 // TestFaultsOfModels plants a fault in one GPU of one of these machines, and expects findings for
@@ -56,7 +56,7 @@ func TestFaultsOfModels(t *testing.T) {
 		"narrow":               func(c *facts.Card) { c.Link.Width = 4 },
 		"power brake":          func(c *facts.Card) { c.Throttle = []string{"hw-power-brake"} },
 	}
-	recorded, _ := filepath.Glob("testdata/models/*.json") // as above
+	recorded, _ := filepath.Glob("testdata/models/*.json") // TestModelsAreHealthy checks the error
 	for _, path := range recorded {
 		for name, plant := range faults {
 			fleet := modelFleet(t, path)
@@ -69,8 +69,9 @@ func TestFaultsOfModels(t *testing.T) {
 	}
 }
 
-// modelFleet returns the healthy fleet with other GPUs and a matching torch. The stand-in describes
-// one machine, so each node gets its own values for what differs between machines.
+// modelFleet returns the healthy fleet with the GPUs of a stand-in from testdata/models, and a
+// matching torch. The stand-in describes one machine, so each node gets its own values for facts
+// that differ between machines.
 func modelFleet(t *testing.T, path string) fleettest.Fleet {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -85,7 +86,7 @@ func modelFleet(t *testing.T, path string) fleettest.Fleet {
 		}
 		first := seen.Cards[0]
 		if first.Name == "NVIDIA B200" {
-			seen.Driver = "570.124.06" // the stand-in's 560.35.03 does not support B200, and is known to be bad
+			seen.Driver = "570.124.06" // the stand-in's driver 560.35.03 does not support B200, and is known to be bad
 		}
 		if !hostfile.Before(first.Capability, "10") {
 			forBlackwell(node)
@@ -105,7 +106,7 @@ func modelFleet(t *testing.T, path string) fleettest.Fleet {
 	return fleet
 }
 
-// forBlackwell gives a node a torch and an NCCL that support these GPUs.
+// forBlackwell gives a node versions of torch and NCCL that support Blackwell GPUs.
 func forBlackwell(node *facts.Node) {
 	python := node.Python
 	python.Torch.Version, python.Torch.CUDA, python.Torch.NCCLWheel = "2.8.0+cu128", "12.8", "2.27.3"
@@ -115,11 +116,12 @@ func forBlackwell(node *facts.Node) {
 	node.Toolchain.CUDA = "12.8"
 }
 
-// machineOf sets what differs between cards, and the kernel's and bus's view of them.
+// machineOf sets the facts that differ between cards, and what the kernel and the bus report about
+// the cards.
 func machineOf(node *facts.Node, card *facts.Card, machine int) {
 	card.UUID, card.Serial = fmt.Sprintf("%s-%d", card.UUID, machine), fmt.Sprintf("%s-%d", card.Serial, machine)
 	if card.Fabric != nil && !strings.HasPrefix(card.Name, "NVIDIA GB") {
-		card.Fabric.Cluster = "" // only NVLink racks connect machines
+		card.Fabric.Cluster = "" // only racks with NVLink connect machines
 	}
 	device, gpu := fmt.Sprintf("/dev/nvidia%d", *card.Minor), node.GPU
 	gpu.Devices, gpu.Doors, gpu.Driver = append(gpu.Devices, device), append(gpu.Doors, facts.DeviceNode{Path: device}), append(gpu.Driver, card.Address)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestPartition evaluates the whole catalogue over four nodes. w1 is healthy and w2 cannot run the
-// launch, so the exit code says nothing about the others.
+// launch, so the exit code says nothing about the other nodes.
 func TestPartition(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fleettest.Fleet)
@@ -33,7 +33,7 @@ func TestPartition(t *testing.T) {
 		}, Partition{Good: []string{"w1", "w3", "w4"}, Bad: []string{"w2"}}},
 		"its answer ended in the middle": {func(f *fleettest.Fleet) {
 			f.Nodes[3].Facts = facts.Facts{SSH: &facts.SSH{Cause: "truncated"}}
-		}, Partition{Good: []string{"w1", "w3"}, Bad: []string{"w2", "w4"}}}, // agent-start fails on it
+		}, Partition{Good: []string{"w1", "w3"}, Bad: []string{"w2", "w4"}}}, // agent-start fails on w4
 		"not heard when it was interrupted": {func(f *fleettest.Fleet) {
 			f.Nodes[3].Reached, f.Nodes[3].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "interrupted"}}
 		}, Partition{Good: []string{"w1", "w3"}, Bad: []string{"w2"}, Unknown: []string{"w4"}}},
@@ -51,8 +51,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// TestPartitionUnaccused: an unreached node is not bad if the check that would blame it did not run
-// or is waived.
+// TestPartitionUnaccused checks that an unreached node is not bad if the check that would blame it
+// did not run or is waived.
 func TestPartitionUnaccused(t *testing.T) {
 	fleet := fleettest.Healthy(3)
 	fleet.Nodes[2].Reached, fleet.Nodes[2].Facts = false, facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "refused"}}
@@ -75,8 +75,8 @@ func TestPartitionUnaccused(t *testing.T) {
 	}
 }
 
-// TestPartitionStrict: a node with only a warning is bad under --strict, whether or not another
-// node fails.
+// TestPartitionStrict checks that a node with only a warning is bad under --strict, whether or not
+// another node fails.
 func TestPartitionStrict(t *testing.T) {
 	warned := checks.Finding{Verdict: checks.Warn, Nodes: []string{"w1"}, Summary: "odd"}
 	failed := checks.Finding{Nodes: []string{"w2"}, Summary: "bad"}
@@ -98,7 +98,8 @@ func TestPartitionStrict(t *testing.T) {
 	}
 }
 
-// TestPartitionLostMidway: the checks that would report the lost connection are switched off.
+// TestPartitionLostMidway checks a node whose connection was lost during the run. The checks that
+// would report that are switched off.
 func TestPartitionLostMidway(t *testing.T) {
 	fleet := fleettest.Healthy(4)
 	fleet.Nodes[3].SSH.Cause = "truncated"
@@ -108,7 +109,7 @@ func TestPartitionLostMidway(t *testing.T) {
 	}
 }
 
-// TestPartitionNeedsEverySection: a node that a check could not judge is not good.
+// TestPartitionNeedsEverySection checks that a node is not good if a check could not examine it.
 func TestPartitionNeedsEverySection(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, section := range check.Needs {

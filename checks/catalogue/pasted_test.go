@@ -17,11 +17,12 @@ import (
 )
 
 // TestWhatIsPrintedIsSafeToPaste replaces every text that does not come from the program itself by
-// hostile text, and pastes every printed line. This includes keys of maps, names of hosts, the
-// prediction and the baseline. Each field of a healthy fleet, and each field that only fixtures
-// have, is tried with every class of hostile text. The fields in which a fixture differs from a
-// healthy fleet are those that its findings print: each of them is tried with one class, until they
-// repeat.
+// hostile text, and pastes every printed line. This includes the keys of maps, the names of hosts,
+// the prediction and the baseline.
+//
+// Each field of a healthy fleet, and each field that only fixtures have, is tried with every class
+// of hostile text. The fields in which a fixture differs from a healthy fleet are those that its
+// findings print. Each of these fields is tried with one class, until the results repeat.
 func TestWhatIsPrintedIsSafeToPaste(t *testing.T) {
 	var lines sandbox.Lines
 	lasting := hostileHealthy(&lines)
@@ -39,13 +40,13 @@ func TestWhatIsPrintedIsSafeToPaste(t *testing.T) {
 	lines.Paste(t)
 }
 
-// subject is everything that an evaluation reads.
+// subject holds everything that an evaluation reads.
 type subject struct {
 	Fleet  fleettest.Fleet
 	Policy checks.Policy
 }
 
-// ofHealthy is a healthy fleet without changes since the baseline.
+// ofHealthy returns a healthy fleet without changes since the baseline.
 func ofHealthy(n int) subject {
 	s := subject{fleettest.Healthy(n), checks.DefaultPolicy()}
 	then := fleettest.Healthy(n)
@@ -53,13 +54,13 @@ func ofHealthy(n int) subject {
 	return s
 }
 
-// fields returns the texts of a subject by field. All texts that are one host's name are under
-// "host".
+// fields returns the texts of a subject by field. All texts that are the name of one host are under
+// the key "host".
 func (s *subject) fields(was *subject) map[string][]text {
 	fields := map[string][]text{}
 	for _, text := range textsOf(s, was) {
 		if strings.HasPrefix(text.field, ".Policy.Expect") {
-			continue // fixes that the user states are the user's responsibility
+			continue // the user is responsible for fixes that the user states
 		}
 		if text.isChanged {
 			fields[text.field] = append(fields[text.field], text)
@@ -71,7 +72,7 @@ func (s *subject) fields(was *subject) map[string][]text {
 	return fields
 }
 
-// hostile evaluates with texts replaced by those of a class.
+// hostile evaluates a subject in which some texts are replaced by hostile texts of a class.
 func hostile(lines *sandbox.Lines, where string, class sandbox.Class, those []text, judge func() checks.Report) {
 	for _, text := range those {
 		text.set(class.In(text.is))
@@ -111,15 +112,15 @@ func hostileFixtures(t *testing.T, at int, lasting map[string]bool, lines *sandb
 	}
 }
 
-// hostileHealthy tries the fields of a healthy fleet with the whole catalogue, one of each section
-// at a time, and returns the fields that exist.
+// hostileHealthy tries the fields of a healthy fleet with the whole catalogue. It changes one field
+// of each section at a time, and returns the fields that exist.
 func hostileHealthy(lines *sandbox.Lines) (all map[string]bool) {
 	s := ofHealthy(3)
 	fields := s.fields(nil)
 	sections := map[string][]string{}
 	all = map[string]bool{}
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		steps := strings.Split(field, ".") // .Fleet.Fleet.Nodes.Facts.Net.Interfaces.Name
+		steps := strings.Split(field, ".") // such as .Fleet.Fleet.Nodes.Facts.Net.Interfaces.Name
 		section := strings.Join(steps[:min(len(steps), 6)], ".")
 		sections[section] = append(sections[section], field)
 		all[field] = true
@@ -145,7 +146,7 @@ func hostileHealthy(lines *sandbox.Lines) (all map[string]bool) {
 	return all
 }
 
-// printed returns the lines of a report that a person may paste, or pass to DeepSpeed.
+// printed returns the lines of a report that a person may paste or pass to DeepSpeed.
 func printed(r checks.Report) (lines []string) {
 	for _, f := range r.Findings {
 		lines = append(lines, f.Fix...)
@@ -165,15 +166,15 @@ func printed(r checks.Report) (lines []string) {
 	return lines
 }
 
-// text is a text within a value, or the key of a map in it.
+// text is a text in a value, or the key of a map in the value.
 type text struct {
 	field     string // the field, without indexes
 	is        string
-	isChanged bool // it differs from the value that it is compared with
+	isChanged bool // whether the text differs from that of the value with which it is compared
 	set       func(string)
 }
 
-// textsOf returns the texts of a value, compared with another value if there is one.
+// textsOf returns the texts of a value, compared with another value if was is not nil.
 func textsOf[T any](is, was *T) (all []text) {
 	var other reflect.Value
 	if was != nil {
@@ -183,7 +184,7 @@ func textsOf[T any](is, was *T) (all []text) {
 	return all
 }
 
-// reader collects the texts of a value. If the value is a copy, store writes it back.
+// reader collects the texts of a value. If the value is a copy, store writes the copy back.
 type reader struct {
 	all   *[]text
 	store func()
@@ -199,7 +200,7 @@ func (r reader) read(field string, is, was reflect.Value) {
 	switch is.Kind() {
 	case reflect.String:
 		if !is.CanSet() {
-			return // unexported, so no other package sets it
+			return // no other package can set an unexported field
 		}
 		*r.all = append(*r.all, text{field, is.String(), !was.IsValid() || was.String() != is.String(), func(s string) { is.SetString(s); r.store() }})
 	case reflect.Pointer:
@@ -226,7 +227,7 @@ func (r reader) read(field string, is, was reflect.Value) {
 	}
 }
 
-// entry reads an entry of a map. Its value is a copy, and its key may have been replaced.
+// entry reads an entry of a map. The entry's value is a copy, and its key may have been replaced.
 func (r reader) entry(field string, of, key, was reflect.Value) {
 	value := reflect.New(of.Type().Elem()).Elem()
 	value.Set(of.MapIndex(key))

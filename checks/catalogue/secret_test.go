@@ -11,8 +11,8 @@ import (
 	"preflight/testhosts/secrettest"
 )
 
-// TestFixturesAreReadable checks that no text of the fixtures looks like a secret, which reports
-// would hide.
+// TestFixturesAreReadable checks that no text of the fixtures looks like a secret, because reports
+// would hide such a text.
 func TestFixturesAreReadable(t *testing.T) {
 	t.Parallel()
 	for _, check := range Catalogue {

@@ -20,7 +20,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// say makes a node report a false result of its call to a peer.
+// say makes a node report a false result of its connection to a peer.
 func say(fleet fleettest.Fleet, liar, peer int, path facts.Path) {
 	from, to := &fleet.Nodes[liar], &fleet.Nodes[peer]
 	if _, called := from.Mesh.Reached[to.Name]; !called || from == to {
@@ -31,7 +31,7 @@ func say(fleet fleettest.Fleet, liar, peer int, path facts.Path) {
 	from.Mesh.Failed = append(from.Mesh.Failed, path)
 }
 
-// ofEverybody makes a node report the same for all its calls.
+// ofEverybody makes a node report the same result for all its connections.
 func ofEverybody(path facts.Path) func(fleettest.Fleet, int) {
 	return func(fleet fleettest.Fleet, liar int) {
 		for peer := range fleet.Nodes {
@@ -40,7 +40,7 @@ func ofEverybody(path facts.Path) func(fleettest.Fleet, int) {
 	}
 }
 
-// lies are false reports that one node of a healthy fleet may make about its peers.
+// lies holds false reports that one node of a healthy fleet may make about its peers.
 var lies = map[string]func(fleettest.Fleet, int){
 	"dropped":     ofEverybody(facts.Path{Outcome: facts.PathDropped}),
 	"refused":     ofEverybody(facts.Path{Outcome: facts.PathRefused}),
@@ -96,7 +96,7 @@ var lies = map[string]func(fleettest.Fleet, int){
 				*own = append(*own, mine)
 			}
 		}
-		for address := range launch.SharedAddresses(checks.View{All: fleet.Nodes}.Everywhere()) { // then no node is called there
+		for address := range launch.SharedAddresses(checks.View{All: fleet.Nodes}.Everywhere()) { // no node connects to an address that several nodes have
 			for i := range fleet.Nodes {
 				if node := &fleet.Nodes[i]; node.Address == address.String() {
 					node.Mesh = &facts.Mesh{Interface: node.Mesh.Interface, Address: node.Address, Error: node.Address + " is held by 2 nodes"}
@@ -109,15 +109,15 @@ var lies = map[string]func(fleettest.Fleet, int){
 	},
 }
 
-// TestOneNodesTestimony has one node of a healthy fleet report false results about all others, in
-// fleets of all sizes. The node that contradicts the majority must be named and must not count as
-// good, and the others must be good. If there are only two nodes, neither is good.
+// TestOneNodesTestimony makes one node of a healthy fleet report false results about all other
+// nodes, in fleets of all sizes. The node that contradicts the majority must be named and must not
+// count as good. All other nodes must be good. If there are only two nodes, neither is good.
 func TestOneNodesTestimony(t *testing.T) {
 	for name, lie := range lies {
 		for _, n := range []int{2, 3, 4, 8, 64, 300} {
 			for _, liar := range []int{0, n - 1} {
 				if n > 8 && liar == 0 && name != "holds all addresses" {
-					continue // the results are alike, and expensive
+					continue // the results are the same, and this size takes long
 				}
 				t.Run(fmt.Sprintf("%s/w%d of %d", name, liar+1, n), func(t *testing.T) {
 					fleet := fleettest.Healthy(n)
@@ -138,7 +138,7 @@ func TestOneNodesTestimony(t *testing.T) {
 	}
 }
 
-// TestOneLie has a node report a false result about one peer. Exactly these two nodes must be
+// TestOneLie makes a node report a false result about one peer. Exactly these two nodes must be
 // named, whatever other node the report mentions.
 func TestOneLie(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(lies)) {
@@ -147,7 +147,7 @@ func TestOneLie(t *testing.T) {
 			lies[name](whole, 1)
 			fleet.Nodes[1].Mesh.Failed = slices.DeleteFunc(whole.Nodes[1].Mesh.Failed, func(p facts.Path) bool { return p.Peer != "w1" })
 			if len(fleet.Nodes[1].Mesh.Failed) == 0 {
-				continue // a false report about something else than a call to w1
+				continue // this false report is not about a connection to w1
 			}
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
 				delete(fleet.Nodes[1].Mesh.Reached, "w1")

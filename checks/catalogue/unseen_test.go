@@ -22,7 +22,7 @@ import (
 func without(fleet fleettest.Fleet, i int, section facts.Section) fleettest.Fleet {
 	fleet.Nodes = slices.Clone(fleet.Nodes)
 	var node *facts.Node
-	if i < 0 { // the launching machine
+	if i < 0 { // a negative index stands for the launching machine
 		head := *fleet.Head
 		fleet.Head, node = &head, &head
 	} else {
@@ -41,12 +41,12 @@ func without(fleet fleettest.Fleet, i int, section facts.Section) fleettest.Flee
 	}
 	node.Missing[section] = "switched off by a test"
 	fleet.NotTried = maps.Clone(fleet.NotTried)
-	delete(fleet.NotTried, section) // it was collected, but failed there
+	delete(fleet.NotTried, section) // the section was collected, but failed on this node
 	return fleet
 }
 
-// TestBlackout removes each needed section from each node in turn. The check must be unknown there:
-// not a pass, a skip or a panic.
+// TestBlackout removes each needed section from each node in turn. The check must be unknown on
+// that node, and must neither pass, skip nor panic.
 func TestBlackout(t *testing.T) {
 	const size = 3
 	for _, check := range Catalogue {
@@ -70,12 +70,12 @@ func judgeUnseen(t *testing.T, check checks.Check, fleet fleettest.Fleet, sectio
 	}
 }
 
-// TestBlackoutElsewhere removes sections that a check does not declare. It may use them, but must
-// work without them.
+// TestBlackoutElsewhere removes sections that a check does not declare. The check may use them, but
+// must work without them.
 func TestBlackoutElsewhere(t *testing.T) {
 	for _, section := range sections {
 		for _, i := range []int{-1, 0, 1} {
-			judged(without(fleettest.Healthy(3), i, section), Catalogue...) // must not panic
+			judged(without(fleettest.Healthy(3), i, section), Catalogue...) // the checks must not panic
 		}
 	}
 	fleet := fleettest.Healthy(3)
@@ -83,7 +83,7 @@ func TestBlackoutElsewhere(t *testing.T) {
 	judged(fleet, Catalogue...)
 	fleet.Nodes = nil
 	judged(fleet, Catalogue...)
-	var empty facts.Facts // sections that exist but are empty
+	var empty facts.Facts // its sections exist but are empty
 	for _, section := range reflect.ValueOf(&empty).Elem().Fields() {
 		section.Set(reflect.New(section.Type().Elem()))
 	}
@@ -95,7 +95,7 @@ func TestBlackoutElsewhere(t *testing.T) {
 }
 
 // TestOrderOfNodesDoesNotMatter evaluates every failing fixture with its nodes shuffled. The launch
-// keeps its order, so rank 0 stays where it was.
+// keeps its order, so rank 0 stays on the same node.
 func TestOrderOfNodesDoesNotMatter(t *testing.T) {
 	for _, check := range Catalogue {
 		for _, c := range fixturesOf(t, check.ID) {
@@ -114,8 +114,8 @@ func TestOrderOfNodesDoesNotMatter(t *testing.T) {
 	}
 }
 
-// sortedFindings returns the findings in a form that does not depend on the order of nodes. Texts
-// name nodes in hostfile order, so they are left out.
+// sortedFindings returns the findings in a form that does not depend on the order of nodes. It
+// leaves out texts, because texts name nodes in hostfile order.
 func sortedFindings(report checks.Report) []string {
 	found := []string{}
 	for _, f := range report.Findings {
@@ -125,8 +125,8 @@ func sortedFindings(report checks.Report) []string {
 	return found
 }
 
-// TestUnnamed: a check says nothing about a node that it did not see, and a node does not pass
-// because another one failed.
+// TestUnnamed checks that a check says nothing about a node that it did not see. It also checks
+// that a node does not pass only because another node failed.
 func TestUnnamed(t *testing.T) {
 	seen := &facts.Node{Name: "w1", Reached: true, Facts: facts.Facts{SHM: &facts.SHM{}}}
 	unseen := &facts.Node{Name: "w2", Reached: true}
@@ -145,7 +145,7 @@ func TestUnnamed(t *testing.T) {
 		{"shm-size", checks.Outcome{Verdict: checks.Fail}, unseen, checks.Unknown, true},
 		{"shm-size", checks.Outcome{Verdict: checks.Skip, Reason: checks.SwitchedOff}, unseen, checks.Skip, true},
 		{"shm-size", checks.Outcome{Verdict: checks.Skip, Reason: checks.AllWaived}, seen, "", true},
-		{"ssh-reach", checks.Outcome{Verdict: checks.Pass}, locked, checks.Pass, true}, // reached, but the login failed
+		{"ssh-reach", checks.Outcome{Verdict: checks.Pass}, locked, checks.Pass, true}, // the node was reached, but the login failed
 		{"ssh-shell", checks.Outcome{Verdict: checks.Unknown}, locked, checks.Unknown, true},
 		{"expectation", checks.Outcome{Verdict: checks.Pass}, locked, checks.Unknown, true},
 		{"expectation", checks.Outcome{Verdict: checks.Pass}, seen, checks.Pass, true},
@@ -163,8 +163,8 @@ func TestUnnamed(t *testing.T) {
 	}
 }
 
-// TestUnreachedIsAlwaysSaid: if the ssh check is switched off, the first check that could not see a
-// node names it and the reason, once.
+// TestUnreachedIsAlwaysSaid checks an unreached node if the ssh check is switched off. The first
+// check that could not see the node must name it and the reason, once.
 func TestUnreachedIsAlwaysSaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy func(*checks.Policy)
@@ -192,8 +192,8 @@ func TestUnreachedIsAlwaysSaid(t *testing.T) {
 	}
 }
 
-// TestDeadNode: a dead node is one finding, and the facts of the other nodes are judged. A check
-// about the dead node passes for no node.
+// TestDeadNode checks that a dead node is one finding, and that the facts of the other nodes are
+// still checked. The checks that need the dead node must be skipped.
 func TestDeadNode(t *testing.T) {
 	for dead, skipped := range [][]string{{"master-address", "master-port-free", "rendezvous"}, {"rendezvous"}} {
 		fleet := fleettest.Healthy(3)

@@ -67,8 +67,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffHasRoom checks that a node with thousands of interfaces does not fill the memory with the
-// names of all other nodes, and does not hide differences of another section.
+// TestDiffHasRoom checks a node with thousands of interfaces. It must not fill the memory with the
+// names of all other nodes, or hide differences of another section.
 func TestDiffHasRoom(t *testing.T) {
 	fleet := fleettest.Healthy(1000)
 	fleet.Nodes[7].SHM.Size = 1
@@ -90,7 +90,8 @@ func TestDiffHasRoom(t *testing.T) {
 	}
 }
 
-// A kind that returns after more other kinds than are remembered still forms one group.
+// TestDiffOfManyKinds checks a kind that returns after more other kinds than Diff remembers. Its
+// nodes must still form one group.
 func TestDiffOfManyKinds(t *testing.T) {
 	const kernels = manyKinds + 2
 	fleet := fleettest.Healthy(2*kernels + 1)

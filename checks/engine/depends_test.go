@@ -34,14 +34,14 @@ func TestUndeclaredDependencyPanics(t *testing.T) {
 	}
 }
 
-// TestFoundIsWhatTheReportWeighs checks that a check sees the findings of another one as the policy
-// of this run weighs them.
+// TestFoundIsWhatTheReportWeighs checks that a check sees the findings of another check with the
+// verdicts that the policy of this run gives them.
 func TestFoundIsWhatTheReportWeighs(t *testing.T) {
 	on := []checks.Finding{{Nodes: []string{"w1"}}}
 	onHead := fleettest.Says("a", on...)
 	onHead.OnHead, onHead.Needs = true, []facts.Section{facts.SectionHost}
 	notTried := fleettest.Says("a", on...)
-	notTried.Needs = []facts.Section{facts.SectionThroughput} // the fleet has this section anyway
+	notTried.Needs = []facts.Section{facts.SectionThroughput} // the fleet has this section although the check is not tried
 	waived := checks.Policy{Today: "2026-11-22", Waivers: []checks.Waiver{{Check: "a", Until: "2026-12-31"}}}
 	for name, c := range map[string]struct {
 		a                 checks.Check

@@ -61,7 +61,7 @@ func TestOutcome(t *testing.T) {
 		fleet fleettest.Fleet
 		check checks.Check
 		want  checks.Outcome
-		count int // number of findings
+		count int // the number of findings
 	}{
 		"all pass":                 {fleettest.Healthy(3), fleettest.Says("x"), checks.Outcome{Verdict: checks.Pass}, 0},
 		"skip with its reason":     {fleettest.Healthy(3), fleettest.Says("x", checks.Skipped("no such thing")...), checks.Outcome{Verdict: checks.Skip, Reason: "no such thing"}, 0},
@@ -90,7 +90,8 @@ func TestOutcome(t *testing.T) {
 }
 
 // TestDeadNodeCountsOnce checks that only the ssh check reports a failed login. The other checks
-// judge the reached nodes, and are unknown only if no finding that counts reports the failure.
+// examine the reached nodes. They are unknown only if no finding that counts reports the failed
+// login.
 func TestDeadNodeCountsOnce(t *testing.T) {
 	way := func(verdict checks.Verdict) checks.Check {
 		c := checks.Check{ID: "way", Severity: checks.Error, Needs: []facts.Section{facts.SectionSSH}, Rung: 1}
@@ -149,8 +150,8 @@ func TestSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestMissingSectionIsSaidOnce checks that a section that did not answer is one line, however many
-// checks need it.
+// TestMissingSectionIsSaidOnce checks that a section that did not answer takes one line, however
+// many checks need the section.
 func TestMissingSectionIsSaidOnce(t *testing.T) {
 	fleet := fleettest.Healthy(3)
 	fleet.Nodes[1].SHM, fleet.Nodes[1].Missing = nil, map[facts.Section]string{facts.SectionSHM: "no answer within 2s"}
@@ -169,7 +170,7 @@ func TestMissingSectionIsSaidOnce(t *testing.T) {
 	}
 }
 
-// TestFailuresAreNeverDropped: two checks may fail one node with the same words.
+// TestFailuresAreNeverDropped checks that two checks may fail one node in the same words.
 func TestFailuresAreNeverDropped(t *testing.T) {
 	finding := checks.Finding{Nodes: []string{"w1"}, Summary: "bad"}
 	fleet := fleettest.Healthy(2)
@@ -207,7 +208,8 @@ func TestFolding(t *testing.T) {
 	}
 }
 
-// TestReportHasNoNullLists checks that the JSON has no null where the schema has a list.
+// TestReportHasNoNullLists checks that the JSON of a report has no null where the schema has a
+// list.
 func TestReportHasNoNullLists(t *testing.T) {
 	for name, fleet := range map[string]fleettest.Fleet{"healthy": fleettest.Healthy(2), "empty": fleettest.Healthy(0)} {
 		check := fleettest.Says("x")

@@ -14,7 +14,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestNoSudoForRoot: if preflight logs in as root, sudo is not needed and may be missing.
+// TestNoSudoForRoot checks commands for nodes on which preflight logs in as root. sudo is not
+// needed there, and may be missing.
 func TestNoSudoForRoot(t *testing.T) {
 	remedy := []fix.Command{fix.On("sudo mount x && sudo tee y"), fix.Console("sudo start   # on {node}'s console"), fix.Here("sudo tee /etc/hosts"), fix.On("sudoedit z")}
 	plain := []string{"ssh -n w1 'mount x && tee y'", "start   # on w1's console", "sudo tee /etc/hosts", "ssh -t w1 vi z"}
@@ -38,8 +39,8 @@ func TestNoSudoForRoot(t *testing.T) {
 	}
 }
 
-// TestSudoForMixedAccounts: one account that needs sudo adds it for all nodes of a finding. Root
-// can use it too.
+// TestSudoForMixedAccounts checks that one account that needs sudo adds sudo for all nodes of a
+// finding. That is correct because root can use sudo too.
 func TestSudoForMixedAccounts(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	fleet.Nodes[0].Host.User = "root"

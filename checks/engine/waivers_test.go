@@ -14,7 +14,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// waivedRun returns what counts and what is waived, each as "verdict check nodes", and the report.
+// waivedRun returns the findings that count and the findings that are waived, each in the form
+// "verdict check nodes", and the report.
 func waivedRun(fleet fleettest.Fleet, policy checks.Policy, catalogue ...checks.Check) (counts, waived []string, r checks.Report) {
 	r = Evaluate(append(catalogue, PolicyInForce), fleet.Fleet, fleet.Launch, policy)
 	spelled := func(f checks.Finding) string {
@@ -90,8 +91,8 @@ func TestWaivers(t *testing.T) {
 	}
 }
 
-// TestNamesUnlisted checks that names of the policy that the hostfile lacks are listed, without a
-// finding. Nodes that a filter leaves out are in the hostfile.
+// TestNamesUnlisted checks that names in the policy that the hostfile lacks are listed, without a
+// finding. Nodes that a filter leaves out are in the hostfile, so they are not listed.
 func TestNamesUnlisted(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	fleet.Launch.HostsFile, fleet.Launch.Excluded = "hostfile", []string{"ops@w9"}
@@ -152,8 +153,8 @@ func TestWaiverInPart(t *testing.T) {
 	}
 }
 
-// TestWaivedTogether checks that a finding covered by two waivers has the reasons of both, each
-// once.
+// TestWaivedTogether checks that a finding that two waivers cover has the reasons of both waivers,
+// each once.
 func TestWaivedTogether(t *testing.T) {
 	found := checks.Finding{Nodes: []string{"w1", "w2"}, Summary: "bad", Fact: "shm.size", Facts: []string{"shm.size", "shm.mode"}}
 	policy := checks.Policy{Today: "2026-11-21", Waivers: []checks.Waiver{
@@ -172,8 +173,8 @@ func TestWaivedTogether(t *testing.T) {
 	}
 }
 
-// TestSeverities checks that setting the severity that a check has anyway changes nothing, and that
-// milder findings of an error stay milder.
+// TestSeverities checks that setting a check's severity to the severity that it already has changes
+// nothing. It also checks that milder findings of an error stay milder.
 func TestSeverities(t *testing.T) {
 	plain := checks.Finding{Nodes: []string{"w1"}, Summary: "bad"}
 	milder, graver := checks.Finding{Verdict: checks.Warn, Nodes: []string{"w2"}, Summary: "less"}, checks.Finding{Verdict: checks.Fail, Nodes: []string{"w2"}, Summary: "more"}

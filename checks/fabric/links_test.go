@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The rate of a link is for one direction and without the line code.
+// TestPCIeRate checks that the rate of a link is for one direction and without the line code.
 func TestPCIeRate(t *testing.T) {
 	for link, want := range map[string]float64{
 		"32.0 GT/s PCIe x16": 32e9 * 16 * 128 / 130, "5.0 GT/s PCIe x8": 32e9, "2.5 GT/s PCIe x1": 2e9, "": 0, "fast": 0, "16.0 GT/s PCIe x": 0,

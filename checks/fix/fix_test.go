@@ -124,7 +124,8 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// TestLiteralsHaveTheirArguments counts arguments and verbs, as vet does for fmt.
+// TestLiteralsHaveTheirArguments compares the number of arguments with the number of verbs, as vet
+// does for fmt.
 func TestLiteralsHaveTheirArguments(t *testing.T) {
 	verb := regexp.MustCompile(`%%|%(?:\[(\d)\])?s`)
 	takes := map[string]bool{"On": true, "Here": true, "EachHost": true, "Console": true, "Note": true, "Code": true, "Remark": true, "Run": true}
@@ -187,7 +188,8 @@ func called(fun ast.Expr) string {
 	return ""
 }
 
-// constant returns the text of a literal or of a sum of literals. It does not resolve names.
+// constant returns the text of a literal or of a concatenation of literals. It does not resolve
+// names.
 func constant(e ast.Expr) (text string, is bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -210,7 +212,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestUnmarshalYAML reads rows as tables have them. A percent sign in them is not a verb.
+// TestUnmarshalYAML reads rows in the form that tables use. A percent sign in a row is not a verb.
 func TestUnmarshalYAML(t *testing.T) {
 	var all []Command
 	if err := yaml.Unmarshal([]byte("- here: date +%s {nodes}\n- inside: 'sudo df   # of {nodes}'\n- note: do it"), &all); err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// hostile are words that a shell, ssh or a terminal would interpret.
+// hostile lists words that a shell, ssh or a terminal would interpret.
 var hostile = []string{
 	"plain", "$(touch pwned)", "`touch pwned`", "x;touch pwned;", "x&touch pwned&", "x|touch pwned", "x\ntouch pwned\n", "x\rtouch pwned",
 	"';touch pwned;'", `";touch pwned;"`, `\";touch pwned;\"`, `\';touch pwned;\'`, `'"'"';touch pwned;'`, "$(touch${IFS}pwned)", "x#\ntouch pwned",
@@ -21,8 +21,8 @@ var hostile = []string{
 	"w[1-2]", "^/etc/passwd", "a,b", "/re/", strings.Repeat("x'", 300),
 }
 
-// sandbox returns a directory with programs: its ssh, pdsh and sudo pass their arguments on as the
-// real ones would, and its tell records its arguments.
+// sandbox returns a directory with programs. Its ssh, pdsh and sudo pass their arguments on as the
+// real programs would, and its tell records its arguments.
 func sandbox(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,7 +34,7 @@ shift; exec sh -c "$*"`,
 case $2 in -*|*@-*|^*|/*) touch pwned;; esac
 shift 2; exec sh -c "$*"`,
 		"sudo": `exec "$@"`, "rsync": `exec tell "$@"`, "tar": `test "$3" = -xf || { shift 4; exec tell "$@"; }`,
-		// Programs that enter a node or a container have the command after their options.
+		// In programs that enter a node or a container, the command follows the options.
 		"srun": enters, "kubectl": enters, "docker": enters,
 		"tell": `for word; do printf '%s\0' "$word"; done >> "$RECEIVED"`,
 	} {
@@ -47,8 +47,8 @@ shift 2; exec sh -c "$*"`,
 
 const enters = `while test "$1" != sh; do shift; done; exec "$@"`
 
-// paste runs a line as if it were typed, and returns the recorded arguments and the files that it
-// created.
+// paste runs a line as if it were typed. It returns the recorded arguments and the files that the
+// line created.
 func paste(t *testing.T, bin, line string) (received []string, made []os.DirEntry) {
 	t.Helper()
 	dir, err := os.MkdirTemp(bin, "")
@@ -63,16 +63,16 @@ func paste(t *testing.T, bin, line string) (received []string, made []os.DirEntr
 	if err := os.Mkdir(command.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	command.Run() // the recorded arguments show whether it worked
+	command.Run() // no error check: the recorded arguments show whether the line worked
 	if made, err = os.ReadDir(command.Dir); err != nil {
 		t.Fatal(err)
 	}
-	text, _ := os.ReadFile(record) // missing if nothing was recorded
+	text, _ := os.ReadFile(record) // no error check: the file is missing if nothing was recorded
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"), made
 }
 
-// pasted caches the result of lines that created no file, because many words are refused with the
-// same line.
+// pasted caches the results of lines that created no file. The cache helps because many words are
+// refused with the same line.
 type pasted struct {
 	bin      string
 	received map[string][]string
@@ -91,8 +91,8 @@ func (p pasted) line(t *testing.T, line string) []string {
 	return received
 }
 
-// TestNothingOfAnArgumentRuns pastes hostile words of every type at every quoting depth. Each must
-// arrive unchanged, or the line must pass on nothing.
+// TestNothingOfAnArgumentRuns pastes hostile words of every type at every quoting depth. Each word
+// must arrive unchanged, or the line must pass on nothing.
 func TestNothingOfAnArgumentRuns(t *testing.T) {
 	lines := pasted{sandbox(t), map[string][]string{}}
 	types := map[string]func(string) Arg{
@@ -140,7 +140,7 @@ func TestNothingOfAnArgumentRuns(t *testing.T) {
 				asPasted(Note("see %s", arg), one),
 			} {
 				lines.line(t, line)
-				lines.line(t, strings.ReplaceAll(line, "# ", "tell ")) // for a shell that reads a comment as code
+				lines.line(t, strings.ReplaceAll(line, "# ", "tell ")) // the same line in a shell that reads a comment as code
 			}
 		}
 		if refusals == 0 || arrivals == 0 {
@@ -149,7 +149,8 @@ func TestNothingOfAnArgumentRuns(t *testing.T) {
 	}
 }
 
-// TestNothingOfANameRuns does the same with the names of hosts and files.
+// TestNothingOfANameRuns pastes hostile names of hosts and files. Each must arrive unchanged, or
+// the line must pass on nothing.
 func TestNothingOfANameRuns(t *testing.T) {
 	lines := pasted{sandbox(t), map[string][]string{}}
 	for _, word := range hostile {
@@ -170,8 +171,8 @@ func TestNothingOfANameRuns(t *testing.T) {
 	}
 }
 
-// TestNothingOfACopyRuns copies files with hostile names in every way. Each must be packed under
-// its own name, or the line must pack nothing.
+// TestNothingOfACopyRuns copies files with hostile names in every way. Each file must be packed
+// under its own name, or the line must pack nothing.
 func TestNothingOfACopyRuns(t *testing.T) {
 	lines := pasted{sandbox(t), map[string][]string{}}
 	for way, audience := range beyondSSH("w1", "w2") {
@@ -197,7 +198,8 @@ func TestNothingOfACopyRuns(t *testing.T) {
 	}
 }
 
-// TestTheSandboxTells checks that the programs of the sandbox do what a hostile word asks for.
+// TestTheSandboxTells checks that the programs of the sandbox really do what a hostile word asks
+// for.
 func TestTheSandboxTells(t *testing.T) {
 	bin := sandbox(t)
 	if received, _ := paste(t, bin, "ssh -p 22 w1 \"tell 'a b'\" c"); !slices.Equal(received, []string{"a b", "c"}) {
@@ -214,7 +216,7 @@ func TestTheSandboxTells(t *testing.T) {
 	}
 }
 
-// asPasted returns what a person may paste: a note becomes a comment.
+// asPasted returns the text that a person may paste. A note becomes a comment.
 func asPasted(c Command, to Audience) string {
 	line, isCommand := c.Addressed(to)
 	if !isCommand {

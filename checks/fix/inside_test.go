@@ -14,8 +14,8 @@ func toInside(nodes ...string) Audience {
 	return audience
 }
 
-// TestAddressedInside checks commands that follow the words that enter a container. The local
-// shell, the node's shell and the container's shell read them.
+// TestAddressedInside checks commands that follow the words that enter a container. Three shells
+// read such a command: the local shell, the node's shell and the container's shell.
 func TestAddressedInside(t *testing.T) {
 	srun, hostile, root := toInside("w1"), to("w1"), toInside("w1")
 	srun.Srun = []string{}
@@ -46,7 +46,7 @@ func TestAddressedInside(t *testing.T) {
 	}
 }
 
-// beyondSSH returns the ways to nodes that rsync does not support.
+// beyondSSH returns the ways to reach nodes that rsync does not support.
 func beyondSSH(nodes ...string) map[string]Audience {
 	ways := map[string]Audience{"container": to(nodes...), "srun": to(nodes...), "pods": to(nodes...), "container in a job": to(nodes...)}
 	for way, audience := range ways {
@@ -64,7 +64,7 @@ func beyondSSH(nodes ...string) map[string]Audience {
 	return ways
 }
 
-// TestCopied checks that a file arrives where the ranks run, through whatever enters that place.
+// TestCopied checks that a file arrives where the ranks run, whatever program enters that place.
 func TestCopied(t *testing.T) {
 	one, two := beyondSSH("me@w1"), beyondSSH("w1", "w2")
 	port, mixed, each, unnamed, named := two["container"], two["container"], toInside("w1", "w2"), two["srun"], two["srun"]

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestOnlyAPolicyStatesCode checks that code which is not a constant of the program comes only from
+// TestOnlyAPolicyStatesCode checks that code that is not a constant of the program comes only from
 // the user's own file.
 func TestOnlyAPolicyStatesCode(t *testing.T) {
 	met := 0

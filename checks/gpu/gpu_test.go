@@ -35,8 +35,8 @@ func TestUsual(t *testing.T) {
 	}
 }
 
-// Slots and the topology tables count only the GPUs that NVML shows; NVML's indices also count
-// hidden ones.
+// TestGPUsBehindHiddenOnes checks that slots and the topology tables count only the GPUs that NVML
+// shows. NVML's indices also count hidden GPUs.
 func TestGPUsBehindHiddenOnes(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	for i := range fleet.Nodes {

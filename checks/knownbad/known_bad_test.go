@@ -40,7 +40,7 @@ func TestConditions(t *testing.T) {
 	}{
 		{"<2.29.3", "2.28.9", true},
 		{"<2.29.3", "2.29.3", false},
-		{"<2.9", "2.10.1", false}, // by number, not by letter
+		{"<2.9", "2.10.1", false}, // compared as numbers, not as text
 		{">=2.28.3, <2.28.9", "2.28.3", true},
 		{">=2.28.3, <2.28.9", "2.28.9", false},
 		{"2.7.0", "2.7.0+cu128", true},

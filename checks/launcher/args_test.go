@@ -18,10 +18,10 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// noted matches the IDs of notes in the source of the packages.
+// noted matches the IDs of notes in the source of packages hostfile and launch.
 var noted = regexp.MustCompile(`(?:ID: |\b(?:note|trap|add)\()"([a-z0-9-]+)",|return "([a-z0-9]+(?:-[a-z0-9]+)+)",`)
 
-// TestEveryNoteIsJudged compares the table with the notes in the source of the packages.
+// TestEveryNoteIsJudged compares noteRules with the notes in the source of the packages.
 func TestEveryNoteIsJudged(t *testing.T) {
 	set := map[string]bool{}
 	root := ".."
@@ -57,7 +57,8 @@ func TestEveryNoteIsJudged(t *testing.T) {
 	}
 }
 
-// TestNotesAreWellSpoken judges every note, on a fleet with all facts for it.
+// TestNotesAreWellSpoken checks the findings for every note, on a fleet with all facts that the
+// notes need.
 func TestNotesAreWellSpoken(t *testing.T) {
 	for name, rule := range noteRules {
 		fleet := fleettest.Healthy(3)
@@ -80,15 +81,15 @@ func TestNotesAreWellSpoken(t *testing.T) {
 				t.Errorf("%s: %s by %s", name, f.Verdict, f.Check)
 			}
 		}
-		quiet := name == "launcher-args-fanout" || name == "openmpi-eth0" // another check reports it, for every node
+		quiet := name == "launcher-args-fanout" || name == "openmpi-eth0" // for these notes, another check reports a finding for every node
 		if len(report.Findings) != 1 && !quiet {
 			t.Errorf("%s: %d findings:\n%s", name, len(report.Findings), fleettest.Spelled(report.Findings))
 		}
 	}
 }
 
-// Tried with DeepSpeed 0.19.8's own quoting, pdsh 2.34 and bash 5.2: every script got the argument
-// in the left column.
+// TestRetyped checks how arguments must be typed. Every row was tried with DeepSpeed 0.19.8's own
+// quoting, pdsh 2.34 and bash 5.2: the script got the argument in the left column.
 func TestRetyped(t *testing.T) {
 	for _, c := range []struct{ argument, typed string }{
 		{"plain", "plain"},
@@ -99,7 +100,7 @@ func TestRetyped(t *testing.T) {
 		{"it's", `''\''it'\''\'\'''\''s'\'''`},
 		{"%n", "%%n"},
 		{"%%", "%%%"},
-		{"%%n", "%%n"}, // doubled already
+		{"%%n", "%%n"}, // the percent sign is already doubled
 		{"100%", "100%"},
 		{"%d", "%d"},
 		{"a $b", `'a \$b'`},
@@ -126,7 +127,8 @@ func TestBreaksUp(t *testing.T) {
 	}
 }
 
-// TestRetypedOnce checks that preflight does not ask to retype what was typed as its fix says.
+// TestRetypedOnce checks that preflight accepts an argument that was typed as its fix says, and
+// does not ask to retype it again.
 func TestRetypedOnce(t *testing.T) {
 	for _, argument := range []string{`$HOME`, `{"a":1}`, `a;b`, `two $words here`, "a `b` c", `back\slash and blank`, `50%n`, `it's`, `--x=$A`} {
 		if meant(argument) {

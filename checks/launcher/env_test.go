@@ -12,7 +12,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// The kernel limits one argument to less than 128 KiB, and pdsh gets all exports in one.
+// TestTooLong checks exports that are too long. The kernel limits one argument to less than 128
+// KiB, and pdsh gets all exports in one argument.
 func TestTooLong(t *testing.T) {
 	for _, c := range []struct {
 		launcher string
@@ -36,8 +37,9 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// From 0.10.1 to 0.13.0, DeepSpeed reads a file in the working directory in place of the home's.
-// The home's may then contain anything.
+// TestEnvFilesThatAreRead checks which files DeepSpeed reads. From 0.10.1 to 0.13.0, it reads a
+// file in the working directory in place of the file in the home directory. The file in the home
+// directory may then contain anything.
 func TestEnvFilesThatAreRead(t *testing.T) {
 	for release, want := range map[string]checks.Verdict{"0.10.0": checks.Fail, "0.10.1": checks.Pass, "0.13.0": checks.Pass, "0.13.1": checks.Fail} {
 		fleet := fleettest.Healthy(2)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestNearestName tries misspellings that people have made, and names of plugins, containers and
-// builds that only look like misspellings.
+// TestNearestName checks misspellings that people have made. It also checks names of plugins,
+// containers and builds that only look like misspellings.
 func TestNearestName(t *testing.T) {
 	for name, want := range map[string]string{
 		"NCCL_SOCKET_IFNAMES":               "NCCL_SOCKET_IFNAME",
@@ -33,8 +33,8 @@ func TestNearestName(t *testing.T) {
 	}
 }
 
-// TestTablesAgree checks that no name is in two contradicting tables, and that no name that a
-// library reads is listed as dead.
+// TestTablesAgree checks that no name is in two tables that contradict each other, and that no name
+// that a library reads is listed as dead.
 func TestTablesAgree(t *testing.T) {
 	for _, table := range []nameSet{tables().NCCLNumbers, tables().NCCLTexts, tables().Torch, tables().Renamed, tables().MustAgree, tables().MayDiffer} {
 		if len(table) == 0 {

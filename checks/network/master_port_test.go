@@ -19,7 +19,7 @@ func TestReserved(t *testing.T) {
 		{"8080,29500-29510", 29510, true},
 		{"8080,29500-29510", 29511, false},
 		{"8080,29500-29510", 8080, true},
-		{"29501-", 29501, false}, // the kernel never prints this
+		{"29501-", 29501, false}, // the kernel never prints such a list
 	} {
 		if got := reserved(test.list, test.port); got != test.want {
 			t.Errorf("reserved(%q, %d) = %v", test.list, test.port, got)

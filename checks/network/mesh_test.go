@@ -19,11 +19,11 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// wire returns the outcome of a call from the i-th node to the j-th, counted from 1; "" is an
-// answer.
+// wire returns the outcome of a connection from the i-th node to the j-th node, counted from 1. ""
+// means that the connection was answered.
 type wire func(i, j int) facts.PathOutcome
 
-// wired returns a healthy fleet whose nodes call each other over a wire.
+// wired returns a healthy fleet whose nodes connect to each other with the outcomes of a wire.
 func wired(n int, w wire) fleettest.Fleet {
 	fleet := fleettest.Healthy(n)
 	place := map[string]int{}
@@ -68,7 +68,7 @@ func TestSuspects(t *testing.T) {
 	for name, c := range map[string]struct {
 		wire  wire
 		sizes []int
-		want  []string // nodes: the start of the summary
+		want  []string // the names of the nodes, then the start of the summary
 	}{
 		"nothing": {when(dropped, func(i, j int) bool { return false }), []int{1, 2, 4, 16, 300}, nil},
 		"nobody gets in": {
@@ -232,8 +232,8 @@ func TestSuspects(t *testing.T) {
 	}
 }
 
-// TestUnevenSample: a pair that fails both ways is still one pair if nodes made different numbers
-// of calls.
+// TestUnevenSample checks a pair that fails in both directions while nodes made different numbers
+// of connections. It must still be reported as one pair.
 func TestUnevenSample(t *testing.T) {
 	names := []string{"w1", "w2", "w3", "w4", "w5", "w6"}
 	attempts := []proof.Attempt{{From: "w1", To: "w2", Failed: true, How: "dropped"}, {From: "w2", To: "w1", Failed: true, How: "dropped"}}
@@ -247,7 +247,7 @@ func TestUnevenSample(t *testing.T) {
 	}
 }
 
-// TestIPv6 checks that addresses and commands are of the nodes' address family.
+// TestIPv6 checks that addresses and commands have the address family of the nodes.
 func TestIPv6(t *testing.T) {
 	fleet := wired(4, func(i, j int) facts.PathOutcome {
 		if j == 3 && i != j {
@@ -268,8 +268,8 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// TestLoopbackDown: a node's calls to itself use its loopback interface. If that is down, no
-// firewall rule helps.
+// TestLoopbackDown checks a node whose loopback interface is down. The node's connections to itself
+// use that interface, so no firewall rule helps.
 func TestLoopbackDown(t *testing.T) {
 	fleet := wired(4, func(i, j int) facts.PathOutcome {
 		if i == 3 && j == 3 {
@@ -284,7 +284,8 @@ func TestLoopbackDown(t *testing.T) {
 	}
 }
 
-// TestSampleIsSaid checks that a finding names the size of the sample if not all calls were made.
+// TestSampleIsSaid checks that a finding names the size of the sample if not all connections were
+// tried.
 func TestSampleIsSaid(t *testing.T) {
 	for n, want := range map[int]bool{16: false, 1000: true} {
 		fleet := wired(n, func(i, j int) facts.PathOutcome {
@@ -301,7 +302,7 @@ func TestSampleIsSaid(t *testing.T) {
 	}
 }
 
-// TestAnySuspectIsNamedAlone blocks every node of a fleet in turn, in and out.
+// TestAnySuspectIsNamedAlone blocks every node of a fleet in turn, inbound and outbound.
 func TestAnySuspectIsNamedAlone(t *testing.T) {
 	for _, n := range []int{4, 17, 200} {
 		for node := 1; node <= n; node += max(1, n/5) {

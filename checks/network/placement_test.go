@@ -13,8 +13,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestMisplaced checks which check reports each node with an unusable rank address, so that no
-// other check does.
+// TestMisplaced checks which check reports each node with an unusable rank address. No other check
+// may report the node.
 func TestMisplaced(t *testing.T) {
 	export := func(name, value string) func(*fleettest.Fleet) {
 		return func(l *fleettest.Fleet) { l.Launch.Exports = []facts.Setting{{Name: name, Value: value}} }

@@ -4,7 +4,8 @@ package proof
 
 import "testing"
 
-// TestPower checks the stated power of a sample. The tests of package fleet check that it is true.
+// TestPower checks the text about the power of a sample. The tests of package fleet check that the
+// text is true.
 func TestPower(t *testing.T) {
 	for n, want := range map[int]string{
 		10000: "every node connected to 7 of 9,999 others. This always finds a node or a group that is cut off, in either direction. " +

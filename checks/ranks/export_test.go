@@ -12,7 +12,7 @@ import (
 	"preflight/testhosts/sandbox"
 )
 
-// TestExportable checks which values each variable accepts.
+// TestExportable checks which values are accepted for each variable.
 func TestExportable(t *testing.T) {
 	for line, want := range map[string]bool{
 		"NCCL_SOCKET_IFNAME=eth0": true, "NCCL_SOCKET_IFNAME=^docker,lo": true, "NCCL_SOCKET_IFNAME==ens3,enp4s0f0np0": true, "NCCL_SOCKET_IFNAME=^=br-1a2b3c4d5e6f": true,
@@ -30,8 +30,8 @@ func TestExportable(t *testing.T) {
 	}
 }
 
-// TestNothingOfAnExportRuns exports the accepted values as DeepSpeed does: unquoted and in double
-// quotes.
+// TestNothingOfAnExportRuns exports the accepted values in the way that DeepSpeed does: unquoted
+// and in double quotes.
 func TestNothingOfAnExportRuns(t *testing.T) {
 	var script strings.Builder
 	var lines sandbox.Lines

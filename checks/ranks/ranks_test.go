@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOfMachineLeavesTheTemplates: findings share the commands of their check, so OfMachine must
-// not change them.
+// TestOfMachineLeavesTheTemplates checks that OfMachine does not change the commands of a check,
+// because its findings share them.
 func TestOfMachineLeavesTheTemplates(t *testing.T) {
 	head := &facts.Node{Name: "launching machine"}
 	shared := []fix.Command{fix.On("lspci")}

@@ -50,7 +50,7 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 		return findings
 	}
 	findings := nowhere(view, "deepspeed")
-	for i, f := range findings { // if torch is unknown on a node, the packages that depend on it are unknown too
+	for i, f := range findings { // if torch is unknown too, torch-same reports the common reason
 		findings[i].Explained = f.Verdict == checks.Unknown && len(view.Found("torch-same", checks.Unknown)) > 0
 	}
 	return findings

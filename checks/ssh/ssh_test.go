@@ -18,7 +18,7 @@ import (
 
 var inPod = map[string]string{"namespace": "ml", "container": "train", "reason": "ImagePullBackOff"}
 
-// met holds an example of facts for each cause.
+// met maps each cause to an example of its facts.
 var met = map[string]facts.SSH{
 	"name-unknown":             {Stage: "resolve", Detail: map[string]string{"resolver": "no such host", "name": "w2"}},
 	"refused":                  {Stage: "connect", Detail: map[string]string{"address": "10.0.0.2"}},
@@ -110,7 +110,7 @@ var met = map[string]facts.SSH{
 	"unexpected":               {Stage: "connect"},
 }
 
-// checksOf returns the check of every cause, "" if the stage decides.
+// checksOf maps every cause to its own check, or to "" if the stage decides.
 func checksOf() map[string]string {
 	all := map[string]string{}
 	for cause := range failures().ByStage {
@@ -124,8 +124,9 @@ func checksOf() map[string]string {
 	return all
 }
 
-// TestEveryCauseFailsOneCheck checks that only the check of the cause fails on the node. Checks
-// before it pass, and checks after it and all others report that they did not reach the node.
+// TestEveryCauseFailsOneCheck checks that only the check of the cause fails on the node. The checks
+// before it must pass. The checks after it, and all other checks, must report that they did not
+// reach the node.
 func TestEveryCauseFailsOneCheck(t *testing.T) {
 	for cause, own := range checksOf() {
 		ssh, documented := met[cause]
@@ -135,7 +136,7 @@ func TestEveryCauseFailsOneCheck(t *testing.T) {
 		}
 		ssh.User, ssh.Port, ssh.Cause, ssh.Message = "train", 22, cause, "in the words of "+cause
 		fails(t, cmp.Or(own, checkOf[ssh.Stage]), ssh)
-		ssh.Stage, ssh.Detail = "", nil // the cause alone must also give a fix
+		ssh.Stage, ssh.Detail = "", nil // the cause must give a fix even without a stage and details
 		fails(t, cmp.Or(own, "ssh-reach"), ssh)
 	}
 	for cause := range met {
@@ -145,7 +146,7 @@ func TestEveryCauseFailsOneCheck(t *testing.T) {
 	}
 }
 
-// fails stops one node of three and expects a finding of one check.
+// fails makes the login to one of three nodes fail, and expects one finding of the given check.
 func fails(t *testing.T, check string, ssh facts.SSH) {
 	t.Helper()
 	cause, other := ssh.Cause, checks.Check{ID: "other", Needs: []facts.Section{facts.SectionHost}, Run: func(checks.View) []checks.Finding { return nil }}
@@ -176,7 +177,7 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 		switch {
 		case at >= 0 && at < own:
 			reason = ""
-		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "head-busy", "not-in-job", "no-overlap", "job-over", "no-cluster", "not-logged-in", "forbidden", "no-pod-container", "wrong-token", "other-wire"}, cause): // these make the check unknown
+		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "head-busy", "not-in-job", "no-overlap", "job-over", "no-cluster", "not-logged-in", "forbidden", "no-pod-container", "wrong-token", "other-wire"}, cause): // these causes make the check unknown
 			want, reason = checks.Unknown, outcome.Reason
 		case at == own:
 			want, reason = checks.Fail, ""
@@ -190,8 +191,8 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 	}
 }
 
-// TestFailuresFile reads every row of failures.yaml. People paste the fixes, so no fix may accept a
-// host key unseen.
+// TestFailuresFile checks every row of failures.yaml. People paste the fixes, so no fix may accept
+// a host key that nobody has compared.
 func TestFailuresFile(t *testing.T) {
 	table := failures()
 	families := map[string]map[string]failure{"by_stage": table.ByStage, "all": {"all_silent": table.AllSilent}}
@@ -232,8 +233,8 @@ func TestFailuresFile(t *testing.T) {
 	}
 }
 
-// TestMisspeltNames checks that a name that can never resolve shows its line of the hostfile, and
-// asks for no address.
+// TestMisspeltNames checks the finding for a name that can never resolve. It must show the name's
+// line in the hostfile, and must not ask for an address.
 func TestMisspeltNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"w[1-4]": "does not expand ranges",
