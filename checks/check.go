@@ -88,9 +88,9 @@ type View struct {
 	// NotTried maps each section that this run did not collect to the reason.
 	NotTried map[facts.Section]string
 
-	// Found returns the nodes for which another check has a finding with one of these verdicts. The
-	// verdicts are those under the policy, and waived findings count too. The result is empty if
-	// the other check is switched off or does not apply. Found panics if DependsOn does not list
+	// Found returns the nodes for which another check has a finding with one of these verdicts. It
+	// uses the verdicts that the policy gives, and waived findings count too. The result is empty
+	// if the other check is switched off or does not apply. Found panics if DependsOn does not list
 	// the other check.
 	Found func(check string, verdicts ...Verdict) map[string]bool
 	// Reported returns the gravest warning or failure of another check on a node in this report. ok
@@ -135,8 +135,9 @@ func Remember[K comparable, V any](v View, key K, find func() V) V {
 // fields that it knows. Evaluate adds the check's ID, the verdict that follows from the severity,
 // and the WouldSee of the check's text. It then folds findings that differ only in their nodes.
 //
-// In WouldSee and in the code of Remedy, folding replaces {nodes} by the folded node set, {node} by
-// the first node, and {host} by the name of the first node without a user.
+// Folding replaces three names in WouldSee and in the code of Remedy. {nodes} becomes the folded
+// node set, {node} becomes the first node, and {host} becomes the name of the first node without a
+// user.
 type Finding struct {
 	Check    string     `json:"check"`
 	Verdict  Verdict    `json:"verdict"`
@@ -278,7 +279,7 @@ func NamesOf(nodes []*facts.Node) []string {
 // Unnamed returns the verdict of a check for a node that none of its findings names. The verdict is
 // Unknown if the check could not see the node, Skip if the check does not apply, and Pass if the
 // whole check passed. It is "" if the check found something on other nodes or could not examine
-// everything, because the outcome then does not say whether this node is fine.
+// everything. The outcome then does not say whether this node is fine.
 //
 // judges is false for checks of the launching machine or of the policy, because they have no
 // verdict for a node.

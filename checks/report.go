@@ -66,7 +66,7 @@ type Outcome struct {
 	Check    string   `json:"check"`
 	Verdict  Verdict  `json:"verdict"`
 	Severity Severity `json:"severity"`
-	Reason   string   `json:"reason"` // why it is skipped or unknown, or what a pass does not cover; otherwise ""
+	Reason   string   `json:"reason"` // why the check is skipped or unknown, or what a pass does not cover; otherwise ""
 }
 
 // FactDiff is one fact on which the nodes differ. The largest group of nodes comes first.

@@ -26,8 +26,8 @@ import (
 )
 
 // Advise returns settings and arguments that make the launch work, as far as this run has proven
-// it. Settings have the form that .deepspeed_env accepts. If any node was not seen, or any
-// connection to the addresses in question failed, nothing is proven.
+// it. Settings have the form that .deepspeed_env accepts. Nothing is proven if a node was not seen,
+// or if a connection to the tested addresses failed.
 func Advise(view checks.View) checks.Advice {
 	advice := checks.Advice{Env: []checks.AdvisedEnv{}, Args: []string{}}
 	view.Nodes = view.Everywhere()
@@ -36,7 +36,7 @@ func Advise(view checks.View) checks.Advice {
 	}
 	for _, env := range slices.Concat(adviseRails(view), adviseInterfaces(view), adviseCaches(view)) {
 		if slices.ContainsFunc(advice.Env, func(given checks.AdvisedEnv) bool { return given.Name == env.Name }) {
-			continue // the rails' interfaces include those of the ranks
+			continue // the interfaces of the rails include the interfaces of the ranks
 		}
 		if ranks.Exportable(env.Name, env.Value) {
 			advice.Env = append(advice.Env, env)

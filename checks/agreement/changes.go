@@ -20,8 +20,8 @@ import (
 // machine comes last. Changes leaves out volatile facts and sections that only one of the runs saw;
 // [Unseen] returns those sections.
 //
-// Facts that differ between nodes by nature are compared with the same node's earlier value, except
-// for the facts of [NeverCompared].
+// Some facts naturally differ between nodes. They are compared with the same node's earlier value,
+// except for the facts of [NeverCompared].
 func Changes(before, after facts.Fleet) []checks.Change {
 	changes := []checks.Change{}
 	was := earlier(before.Nodes, after.Nodes)
@@ -268,9 +268,9 @@ func compareInterfaces(net, other *facts.Net, values map[string]string) {
 	}
 }
 
-// ofAnotherLaunch reports whether a fact concerns the working directory, and the working
-// directories cannot be compared: the two launches had different ones, or a normalized snapshot
-// does not record its own.
+// ofAnotherLaunch reports whether a fact concerns the working directory although the working
+// directories cannot be compared. They cannot if the two launches had different ones, or if a
+// normalized snapshot does not record its own.
 func ofAnotherLaunch(path string, was, is *facts.Node) bool {
 	ofIt := strings.HasPrefix(path, "disk.places."+facts.PlaceWorkDir+".") || strings.HasPrefix(path, "files.workdir.")
 	return ofIt && was.WorkDir() != is.WorkDir()

@@ -146,7 +146,7 @@ func isFact(path string) bool {
 var entryName = regexp.MustCompile(`^[^.]+(\.\d+)*$`)
 
 // isOfDrift reports whether drift may report this path although isFact does not accept it. The path
-// is a fact that differs between nodes by nature, or an entry that appeared or disappeared as a
+// is a fact that naturally differs between nodes, or an entry that appeared or disappeared as a
 // whole, such as "net.interfaces.eth1".
 func isOfDrift(path string) bool {
 	return slices.ContainsFunc(OwnFacts(), func(own string) bool { return patternsMeet(path, own) }) ||

@@ -14,8 +14,8 @@ import (
 // same node's earlier values.
 type Uncompared struct{ Facts, Why string }
 
-// NeverCompared lists the facts that differ between nodes by nature and whose changes mean nothing.
-// All other facts are compared.
+// NeverCompared lists facts that naturally differ between nodes and whose changes mean nothing. All
+// other facts are compared.
 var NeverCompared = []Uncompared{
 	{"env.nccl.*.source", "the value is compared, wherever it is set"},
 	{"env.vars.*.source", "the value is compared, wherever it is set"},
@@ -70,7 +70,7 @@ func isLeftOut(path string) bool {
 	return pattern != nil && pattern.MatchString(path)
 }
 
-// OwnFacts returns the facts that differ between nodes by nature and that preflight compares with
+// OwnFacts returns the facts that naturally differ between nodes and that preflight compares with
 // the same node's earlier values.
 var OwnFacts = sync.OnceValue(func() (paths []string) {
 	for _, d := range facts.DescribedOwn() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agreement compares a fleet with what a team has stated (the expectations of a policy) or
-// recorded (a baseline).
+// Package agreement compares a fleet with the expectations of a policy, and with a baseline that a
+// team has recorded.
 //
-// Other packages check what a launch needs. Facts that a run did not collect never pass: the result
-// says that they were left out.
+// Other packages check the requirements of the launch itself. Facts that a run did not collect
+// never pass: the result says that they were left out.
 package agreement
 
 import (

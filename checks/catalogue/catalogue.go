@@ -24,9 +24,9 @@ import (
 	"preflight/checks/ssh"
 )
 
-// Catalogue lists every check in the order of the report: first the checks of the way to a node,
-// then the checks of the machine, its software and its network. IDs are a contract: they are stable
-// and never reused.
+// Catalogue lists every check in the order of the report. The checks of the way to a node come
+// first, then the checks of the machine, its software and its network. IDs are a contract: they are
+// stable and never reused.
 var Catalogue = []checks.Check{
 	ssh.Reach,
 	ssh.HostKey,

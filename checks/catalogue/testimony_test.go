@@ -117,7 +117,7 @@ func TestOneNodesTestimony(t *testing.T) {
 		for _, n := range []int{2, 3, 4, 8, 64, 300} {
 			for _, liar := range []int{0, n - 1} {
 				if n > 8 && liar == 0 && name != "holds all addresses" {
-					continue // the results are the same, and this size takes long
+					continue // the results are the same, and fleets of this size take long
 				}
 				t.Run(fmt.Sprintf("%s/w%d of %d", name, liar+1, n), func(t *testing.T) {
 					fleet := fleettest.Healthy(n)

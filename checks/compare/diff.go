@@ -19,9 +19,10 @@ import (
 
 // Diff returns every fact on which the reached nodes differ. An absent fact counts as a value. Diff
 // leaves out volatile facts and facts of single nodes. If a section could not be read on a node,
-// the comparison of that section leaves out the node: not seen is not absent. Diff also leaves out
-// how nodes resolve names, which host-names compares: each node resolves only a sample of the
-// names, and may rightly resolve its own name differently.
+// the comparison of that section leaves out the node: not seen is not absent.
+//
+// Diff also leaves out how nodes resolve names, because host-names compares that. Each node
+// resolves only a sample of the names, and may rightly resolve its own name differently.
 //
 // Each difference names every node. If every node named its interfaces differently, all differences
 // together would fill the memory. Diff therefore limits the space of each section. leftOut is the

@@ -4,8 +4,8 @@
 // can see and in which order the checks run. It applies the policy to their findings, and concludes
 // the report.
 //
-// The engine knows no check by name: a check declares what the engine must know (Needs, DependsOn,
-// Rung). The engine does no I/O, and reports each cause only once.
+// The engine knows no check by name. Each check declares its requirements (Needs, DependsOn, Rung).
+// The engine does no I/O, and reports each cause only once.
 package engine
 
 import (

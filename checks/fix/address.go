@@ -83,8 +83,7 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 
 const andTheOthers = "and so on each of the others, in what its ranks run in"
 
-// alike returns the nodes whose container is entered with the same command as that of the first
-// node.
+// alike returns the nodes that are entered with the same command as the first node.
 func (to Audience) alike(nodes []string) []string {
 	words := to.inside(nodes[0])
 	return slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !slices.Equal(to.inside(name), words) })

@@ -46,7 +46,7 @@ type Command struct {
 	role    Role
 	place   place
 	side    side     // whether the command runs in the container of the ranks, if there is one
-	at      []string // the nodes if they are not those of the finding, otherwise nil
+	at      []string // the nodes to use instead of the nodes of the finding, nil to use those of the finding
 	code    filled
 	packed  filled   // for a copy: the command that writes the files to a pipe, used if rsync cannot reach the node
 	remarks []filled // remarks in addition to the remark in the code

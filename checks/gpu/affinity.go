@@ -50,8 +50,8 @@ var NICAffinity = checks.Check{
 	},
 }
 
-// beside is a GPU of the launch, with the nearest of the ports that NCCL uses and the distance to
-// them.
+// beside is a GPU of the launch, with its nearest ports and the distance to them. Only ports that
+// NCCL uses count.
 type beside struct {
 	card     *facts.Card
 	distance int // an index in the list distances

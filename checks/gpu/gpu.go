@@ -26,9 +26,9 @@ import (
 // judgedGPUs returns the nodes whose GPUs a check can read, because their driver works. slots-fit
 // and gpu-count report nodes without GPUs of NVIDIA or AMD.
 //
-// found holds findings that the check must return as well: the reason to skip if there is no such
-// node, and an unknown for each node whose driver fails. gpu-driver-loads explains these unknowns,
-// unless it is switched off.
+// found holds findings that the check must return as well. If there is no such node, that is the
+// reason to skip. For each node whose driver fails, it is an unknown. gpu-driver-loads explains
+// these unknowns, unless it is switched off.
 func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) {
 	asked, reason := askedGPUs(view)
 	if reason != "" {

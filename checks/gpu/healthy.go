@@ -39,9 +39,9 @@ var neededForHealth = []essential{
 	{func(card *facts.Card) bool { return card.Retired == nil }, []string{"nvmlDeviceGetRetiredPages"}},
 }
 
-// whyUnusable returns the failure that prevents ranks from using a GPU, or nil for none. If a GPU
-// cannot report the size of its memory, more than a sensor is broken, unless the call failed
-// because of insufficient rights.
+// whyUnusable returns the failure that prevents ranks from using a GPU, or nil for none. A GPU that
+// cannot report the size of its memory is unusable, because more than a sensor must be broken. It
+// does not count if the call failed because of insufficient rights.
 func whyUnusable(card *facts.Card) *facts.NVMLFailure {
 	if card.Failure != nil {
 		return card.Failure

@@ -228,9 +228,10 @@ func (t nameTable) of(looksUp func(name string) bool, lookedUp bool) nameTable {
 	return t
 }
 
-// rightAddresses returns the addresses to which a name should resolve. They are the answer that
-// contains the address at which preflight reached the node, otherwise the answer of most nodes, and
-// nil if there is neither. groups holds all answers except loopback addresses.
+// rightAddresses returns the addresses to which a name should resolve. If an answer contains the
+// address at which preflight reached the node, that answer is right. Otherwise the answer of most
+// nodes is right. The result is nil if there is neither. groups holds all answers except loopback
+// addresses.
 func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []compare.Group) {
 	at := map[string]int{}
 	total := 0

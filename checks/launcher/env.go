@@ -290,8 +290,8 @@ func withoutInterface(view checks.View, setting facts.Setting) (lacking []string
 	return lacking
 }
 
-// takesCPU reports whether DeepSpeed chooses the variable's value without being told: it uses the
-// CPU if there is no accelerator.
+// takesCPU reports whether DeepSpeed chooses the variable's value by default: it uses the CPU if
+// there is no accelerator.
 //
 // Source: accelerator/real_accelerator.py, get_accelerator, 0.14.1 to 0.19.8.
 func takesCPU(p launch.Prediction, node *facts.Node, setting facts.Setting) bool {

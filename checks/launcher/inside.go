@@ -58,7 +58,7 @@ func judgeRunsInside(view checks.View) (findings []checks.Finding) {
 }
 
 // heldBy returns two lists of parts of the launch. lacks holds the parts that a node lacks. has
-// holds those of them that a container on the node has.
+// holds the lacking parts that a container on the node has.
 func heldBy(c facts.RunningContainer, node *facts.Node) (has, lacks []string) {
 	for _, part := range []struct {
 		name             string

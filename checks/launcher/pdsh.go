@@ -94,7 +94,7 @@ func fanOut(launcherArgs []string) int {
 var pdshVariables = []struct {
 	Name     string
 	Since    string // the first pdsh release that reads the variable, "" for any
-	Tried    bool   // whether the test run of pdsh uses the variable, and so tells more than this check
+	Tried    bool   // whether the test run of pdsh uses the variable, and so shows more than this check
 	Verdict  checks.Verdict
 	Alters   func(value string) bool
 	Summary  string

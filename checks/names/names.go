@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package names answers questions about the names and addresses of nodes: which addresses a node
-// has, how it resolves a name, what its hostname is, and which node is the first of the launch.
+// Package names answers questions about the names and addresses of nodes. Which addresses does a
+// node have? How does it resolve a name? What is its hostname? Which node is the first of the
+// launch?
 //
 // The package does not resolve names itself. If a node did not look up a name, the answer is not
 // known.

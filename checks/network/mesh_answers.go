@@ -189,7 +189,7 @@ func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 		f.Got += "; only this node reports it"
 	}
 	f.Remedy = append(f.Remedy, takeAway, fix.On("sudo ip neigh flush to %s   # clears what the callers have cached", address).At(callers...).As(fix.Then))
-	return f // ranks will fail whichever node calls, because the answers go to the wrong machine
+	return f // the ranks of both nodes will fail to connect, because the answers go to the wrong machine
 }
 
 // withMAC returns a node of this launch, other than but, that has a MAC address. It returns nil for

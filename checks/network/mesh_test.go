@@ -68,7 +68,7 @@ func TestSuspects(t *testing.T) {
 	for name, c := range map[string]struct {
 		wire  wire
 		sizes []int
-		want  []string // the names of the nodes, then the start of the summary
+		want  []string // each entry has the form "nodes: start of the summary"
 	}{
 		"nothing": {when(dropped, func(i, j int) bool { return false }), []int{1, 2, 4, 16, 300}, nil},
 		"nobody gets in": {

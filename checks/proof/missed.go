@@ -12,9 +12,9 @@ import (
 )
 
 // Missed returns the probability that a sampled mesh (facts.FullMesh) contains no connection from
-// any of a nodes to any of b others. With this probability a run misses that they cannot reach each
-// other. Each of n nodes connects to the next node in k = facts.SampledPeers cycles through all
-// nodes: the order of the hostfile and k-1 random orders.
+// any of a nodes to any of b other nodes. With this probability, a run does not notice that the a
+// nodes cannot reach the b nodes. Each of n nodes connects to the next node in k =
+// facts.SampledPeers cycles through all nodes: the order of the hostfile and k-1 random orders.
 //
 // Let A be the a nodes and B the b nodes. In one random cycle, the probability that no node of A
 // comes directly before a node of B follows from building the cycle: put the n-b nodes outside B in
@@ -24,8 +24,8 @@ import (
 //
 //	(1 - a/(n-b)) · (1 - a/(n-b+1)) · … · (1 - a/(n-1))
 //
-// and for k-1 cycles it is this to the power of k-1. The hostfile's own order is left out, because
-// its effect depends on where the nodes are in it. Special cases are
+// For k-1 cycles, the probability is this product to the power of k-1. The hostfile's own order is
+// left out, because its effect depends on where the nodes are in it. Special cases are
 //
 //	0                 for a + b = n: a group that cannot reach the rest, even a single node, is
 //	                  found in every cycle, and so is a group that the rest cannot reach
@@ -34,9 +34,10 @@ import (
 //	                  nodes are missed in 54 of 100 runs, of 64 in 9, of 100 in 1 of 400
 //
 // No two nodes are neighbours in two cycles, so n·k of all n(n-1) directed pairs are tested. One
-// pair drawn at random is found with [PairFound], and at least one of m such faults with about
-// 1-(1-PairFound)^m. If neither direction works, either connection shows it, which doubles the
-// probability. Each run draws new orders: r runs miss what one misses, to the power of r.
+// pair drawn at random is found with probability [PairFound], and at least one of m such faults
+// with about 1-(1-PairFound)^m. If neither direction works, either connection shows it, which
+// doubles the probability. Each run draws new orders. If one run misses a fault with probability p,
+// r runs miss it with p^r.
 func Missed(n, a, b int) float64 {
 	if a+b >= n {
 		return 0

@@ -77,8 +77,8 @@ func (s Suspect) Sentence(words Words) string {
 // attempts. names lists all nodes in hostfile order. attempts must not contain a node's attempts to
 // reach itself.
 //
-// An attempt is blamed on the end with the larger ratio of failures in that direction. A node whose
-// firewall drops packets fails in all attempts of other nodes to reach it, but each of those nodes
+// An attempt is blamed on the end with the larger ratio of failures in that direction. For example,
+// if a node's firewall drops packets, all attempts to reach that node fail. Each of the other nodes
 // fails in only one of many attempts. If both ratios are equal, the attempt is blamed on an end
 // that is already suspected, otherwise on the direction.
 func Suspects(names []string, attempts []Attempt) []Suspect {

@@ -40,9 +40,10 @@ type Cache struct {
 	Variable string // the variable that moves the directory
 }
 
-// Caches returns the known directories in which the ranks of a node will compile. These are
-// Triton's directory on GPUs if Triton is installed, Inductor's if it was moved out of the
-// temporary directory, and DeepSpeed's for ops that the installed package lacks.
+// Caches returns the known directories in which the ranks of a node will compile. It includes
+// Triton's directory on GPUs if Triton is installed. It includes Inductor's directory if that was
+// moved out of the temporary directory. It includes DeepSpeed's directory for ops that the
+// installed package lacks.
 func Caches(view checks.View, node *facts.Node) (caches []Cache) {
 	for i := range node.Disk.Places {
 		place := &node.Disk.Places[i]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ranks describes what the ranks of a launch will use: their nodes, their environment and
-// the place where each variable is set, their interpreter, and the network that NCCL will use.
+// Package ranks describes the nodes, the environment and the interpreter of the ranks of a launch.
+// It also describes the place where each variable is set, and the network that NCCL will use.
 //
 // It does not decide whether any of these is right.
 package ranks

@@ -9,7 +9,7 @@ import (
 	"preflight/facts"
 )
 
-// Firewall returns those of the commands whose firewall program a node has. The first one is the
+// Firewall returns the commands for the firewall programs that a node has. The first one is the
 // fix, and the others are alternatives. It returns all commands if the node's programs are unknown,
 // or if the node has none of the three programs.
 func Firewall(node *facts.Node, iptables, firewalld, ufw fix.Command) []fix.Command {

@@ -97,7 +97,7 @@ var stageWords = map[facts.SmokeStage]string{
 	facts.SmokeRail: "two nodes over one rail at a time",
 }
 
-// among returns those of the nodes that have one of the names, in the order of the fleet.
+// among returns the nodes that have one of the names, in the order of the fleet.
 func among(nodes []*facts.Node, names ...string) []*facts.Node {
 	return compare.Without(nodes, func(node *facts.Node) bool { return !slices.Contains(names, node.Name) })
 }

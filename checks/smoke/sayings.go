@@ -104,7 +104,7 @@ func importTorch(view checks.View, _ *facts.Node) []fix.Command {
 	return []fix.Command{fix.On("%s -X importtime -c 'import torch; print(torch.ones(1), torch.__file__)'   # which library fails, and where Python looks for torch", fix.Path(view.Launch.Interpreter)).As(fix.Look)}
 }
 
-// cutOff returns the commands that find the device that lets a connection open but drops its data.
+// cutOff returns the commands that find the reason why a connection opens but its data is dropped.
 func cutOff(_ checks.View, node *facts.Node) []fix.Command {
 	return append(remedy.WithHostNetwork(node),
 		fix.On("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT, also by size or number: quota, connbytes, limit").As(fix.Look),
