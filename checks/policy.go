@@ -21,11 +21,11 @@ type Policy struct {
 	File       string              // path of the file with the settings below, "" for none
 	Today      string              // today's date, such as "2026-11-21", to expire waivers; "" if unknown
 	Expect     []Expectation       // all valid, see agreement.ValidExpectation
-	Severities map[string]Severity // by check ID
+	Severities map[string]Severity // severities by check ID
 	Drift      []DriftSeverity     // severities of single changes; if two entries are equally specific, the later entry wins
 	Waivers    []Waiver
 	Groups     []Group
-	KnownBad   []KnownBad // in addition to preflight's own list
+	KnownBad   []KnownBad // known defects in addition to preflight's own list
 
 	SHMHeadroom int64   // bytes of /dev/shm beyond NCCL's need, for DataLoader workers
 	ClockSkew   float64 // largest allowed difference between two clocks, in seconds
@@ -35,10 +35,10 @@ type Policy struct {
 
 	// Minimum rates for the smoke test, 0 for none. There are no defaults, because they depend on
 	// the hardware.
-	ComputeRate    float64 // of every rank, in operations a second
-	CopyRate       float64 // between the host and each GPU, in bit/s
-	NodeReduceRate float64 // over each rank's link during all-reduce within one node, in bit/s
-	ReduceRate     float64 // over each rank's link during all-reduce over all ranks, in bit/s
+	ComputeRate    float64 // rate of every rank, in operations a second
+	CopyRate       float64 // rate between the host and each GPU, in bit/s
+	NodeReduceRate float64 // rate over each rank's link during all-reduce within one node, in bit/s
+	ReduceRate     float64 // rate over each rank's link during all-reduce over all ranks, in bit/s
 }
 
 // IDs of the checks that compare a fleet with a policy and with a baseline, and of the check of the
@@ -49,15 +49,15 @@ const (
 	PolicyID      = "policy"
 )
 
-// Group is a name that the policy gives to nodes. Statements of the policy already hold the node
-// names instead.
+// Group is a name that the policy gives to a set of nodes. The statements of the policy already
+// hold the names of the nodes instead of the group's name.
 type Group struct {
 	Name  string
 	Nodes []string
 	At    string // the place of the definition, such as "preflight.yaml:3"
 }
 
-// DefaultPolicy returns the policy that applies without any settings.
+// DefaultPolicy returns the policy that applies if there are no settings.
 func DefaultPolicy() Policy {
 	return Policy{
 		SHMHeadroom: 256 << 20,
@@ -107,7 +107,7 @@ type Expectation struct {
 	// Nodes lists the nodes that the expectation applies to, with or without a user; none means
 	// all.
 	Nodes    []string
-	Severity Severity // "" counts as Error when missed, but does not require that the fact was collected
+	Severity Severity // "" counts as Error if a node misses it, but does not require that the fact was collected
 	Fix      string   // "" counts as Error if a node misses it, but does not require that the fact was collected
 	At       string   // its place in the policy, such as "preflight.yaml:12"
 }
@@ -122,7 +122,7 @@ type DriftSeverity struct {
 // shown but do not count.
 type Waiver struct {
 	Check  string
-	Nodes  []string // with or without a user; none means all nodes and the launching machine
+	Nodes  []string // names with or without a user; none means all nodes and the launching machine
 	Fact   string   // the fact of the waived findings, with "*" as in an [Expectation]; "" for any
 	Reason string
 	Owner  string
@@ -139,13 +139,13 @@ type KnownBad struct {
 	Says     string            `yaml:"says"`     // what happens on such a node
 	Severity Severity          `yaml:"severity"` // error or warning
 	Fixed    string            `yaml:"fixed"`    // the first release without the defect, "" if there is none yet
-	Cure     string            `yaml:"cure"`     // another fix, in addition or instead
+	Cure     string            `yaml:"cure"`     // another fix, in addition to an update or instead of it
 	WouldSee string            `yaml:"would_see"`
 	Source   string            `yaml:"source"` // the source of the entry
-	At       string            `yaml:"-"`      // its place, "preflight.yaml:12"; "" for entries of preflight's own list
+	At       string            `yaml:"-"`      // its place in the policy, such as "preflight.yaml:12"; "" for entries of preflight's own list
 }
 
-// Baseline is an earlier run that the fleet is compared with.
+// Baseline is an earlier run with which the fleet is compared.
 type Baseline struct {
 	File  string // the path as the user typed it, for the command that writes a new baseline
 	Via   string // the value of --via in this run, "" for ssh

@@ -35,7 +35,7 @@ type Report struct {
 	// Normalized is true if the report was saved without the facts that change by themselves: see
 	// [Lasting].
 	Normalized  bool `json:"normalized,omitempty"`
-	facts.Fleet      // the launching machine, the nodes and what was not tried
+	facts.Fleet      // the launching machine, the nodes and the sections that were not tried
 	// LaunchedFrom is the node that is also the launching machine. It is "" if no node is or if
 	// that is unknown.
 	LaunchedFrom string            `json:"launched_from,omitempty"`

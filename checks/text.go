@@ -17,7 +17,7 @@ var textFiles embed.FS
 // Text is the documentation of a check.
 type Text struct {
 	Title    string // completes the sentence "Passes when …"
-	Parts    []Part // in the order of Headings
+	Parts    []Part // the sections, in the order of Headings
 	WouldSee string // the message with which training would have failed
 }
 
@@ -70,7 +70,7 @@ func parseText(page string) (id string, t Text, err error) {
 		return "", Text{}, fmt.Errorf("text after the would-see block: %q", rest)
 	}
 	t = Text{Title: unwrap(pieces[2]), WouldSee: pieces[4]}
-	next := 0 // the first of Headings that may still come
+	next := 0 // index of the first of Headings that may still come
 	sections := strings.Split("\n\n"+pieces[3], "\n\n## ")
 	if sections[0] != "" {
 		return "", Text{}, fmt.Errorf("text before the first heading: %q", sections[0])

@@ -108,7 +108,7 @@ func gone(before []facts.Node, was map[string]*facts.Node) (names []string) {
 	return names
 }
 
-// FormerNames returns the earlier name of each node, by its current name.
+// FormerNames maps the current name of each node to its name in the earlier run.
 func FormerNames(before, after facts.Fleet) map[string]string {
 	names := map[string]string{}
 	for name, node := range earlier(before.Nodes, after.Nodes) {
@@ -196,7 +196,7 @@ func valuesOf(node, other *facts.Node, section facts.Section) map[string]string 
 	case facts.SectionDisk:
 		compareDisks(node.Disk, other.Disk, values)
 	case facts.SectionGPU:
-		if other.GPU.Redirecting == nil { // nil means that it could not be read, not that there is none
+		if other.GPU.Redirecting == nil { // nil means that the fact could not be read, not that nothing is redirecting
 			delete(values, "gpu.redirecting")
 		}
 	case facts.SectionNet:

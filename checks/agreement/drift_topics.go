@@ -196,7 +196,7 @@ func entriesIn(list json.RawMessage) int {
 func sizeIn(size json.RawMessage) int64 {
 	bytes, err := strconv.ParseInt(string(size), 10, 64)
 	if err != nil {
-		return 0 // absent
+		return 0 // the value is absent
 	}
 	return bytes
 }

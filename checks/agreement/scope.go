@@ -85,7 +85,7 @@ func WithoutEchoes(changes []checks.Change) []checks.Change {
 	return withoutEchoes(changes, func(c checks.Change) string { return c.Fact })
 }
 
-// WithoutEchoedDiffs leaves out each difference between nodes that repeats another difference.
+// WithoutEchoedDiffs leaves out differences between nodes that repeat another difference.
 func WithoutEchoedDiffs(diffs []checks.FactDiff) []checks.FactDiff {
 	return withoutEchoes(diffs, func(d checks.FactDiff) string { return d.Fact })
 }
@@ -98,8 +98,8 @@ func withoutEchoes[T any](all []T, factOf func(T) string) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { of := toldBy(factOf(one)); return of != factOf(one) && told[of] })
 }
 
-// weight returns how specific a scope is. A single fact has the highest weight, then a path that
-// covers several facts, then a topic, then everything.
+// weight returns how specific a scope is. A single fact has the highest weight. A path that covers
+// several facts comes next, then a topic, and then everything.
 func (s Scope) weight() int {
 	switch {
 	case s.exact:

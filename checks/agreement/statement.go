@@ -32,7 +32,7 @@ type statement struct {
 	missed   []miss
 	sight    checks.Sight
 	unclear  []checks.Finding
-	notTried string // why the run did not collect its section, "" if it did
+	notTried string // why the run did not collect the section of the fact, "" if it did
 }
 
 // miss is a node that does not meet the expectation. fact is the path of the wrong fact, or the

@@ -14,7 +14,7 @@ import (
 // would not show.
 type NotCompared struct {
 	Node    string        `json:"node"`    // the node's name in the later run
-	Section facts.Section `json:"section"` // "" for a node that neither run reached
+	Section facts.Section `json:"section"` // the section, "" for a node that neither run reached
 	Reason  string        `json:"reason"`  // why one run did not see the section
 	Earlier bool          `json:"earlier"` // whether it was the earlier run that did not see the section
 	// ByChoice means that the run did not collect the section on purpose, and that nothing known

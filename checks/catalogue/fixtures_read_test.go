@@ -30,7 +30,7 @@ type fixture struct {
 	name     string           // <check-id>/<case>
 	changed  string           // the text above the arrow
 	changes  map[string]any   // subject → merge patch, parsed from the text
-	expected string           // the text from the arrow on
+	expected string           // the text from the arrow to the end
 	nowhere  map[int][]string // number of the finding → texts that must not occur in it
 }
 

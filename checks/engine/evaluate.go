@@ -100,7 +100,7 @@ type evaluation struct {
 	// reported holds, for each check and node, the gravest finding that counts.
 	reported map[string]map[string]checks.Finding
 	stops    map[*facts.Node]stop
-	sights   map[string]checks.Sight // shared by checks with the same needs
+	sights   map[string]checks.Sight // one entry for all checks with the same needs
 }
 
 func newEvaluation(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) *evaluation {
@@ -143,7 +143,7 @@ func (e *evaluation) judge(check checks.Check) (checks.Outcome, []checks.Finding
 			findings[i].Verdict = policy.Weigh(check.ID, check.Severity, findings[i].Verdict)
 		}
 	}
-	e.found[check.ID] = slices.Clone(findings[len(sight.Unknown):]) // without the unknowns for nodes that lack a section
+	e.found[check.ID] = slices.Clone(findings[len(sight.Unknown):]) // leaves out the unknowns for nodes that lack a section
 	if check.Undecided != "" {
 		findings = sight.Unknown
 		if sight.Head == "" && len(sight.Nodes) > 0 {

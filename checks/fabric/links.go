@@ -206,7 +206,7 @@ func narrowSlots(networks map[*facts.Node]*nccl.Network, nodes []*facts.Node) []
 	})
 }
 
-// carriage is an adapter with the total rate of its ports in bit/s.
+// carriage is an adapter, together with the total rate of its ports in bit/s.
 type carriage struct {
 	adapter *facts.HCA
 	rate    int64

@@ -104,7 +104,7 @@ func judgeQoS(view checks.View, all ports) (findings []checks.Finding) {
 	return findings
 }
 
-// deviceOf returns the interface of one of the ports, as an example.
+// deviceOf returns the network interface of one of the ports, to use as an example in a command.
 func deviceOf(roce map[*facts.Node][]*facts.IBPort) fix.Name {
 	least := ""
 	for _, ports := range roce {

@@ -41,7 +41,7 @@ type Suspect struct {
 	Kind  suspicion
 	How   string     // the most common result of the attempts
 	Nodes []string   // the suspected nodes in hostfile order
-	Sets  [][]string // for Between: the groups, the largest first
+	Sets  [][]string // for Between: the groups of nodes, the largest group first
 	// All means that no attempt to or from the nodes passed. Otherwise Peers lists the nodes to or
 	// from which attempts failed.
 	All    bool

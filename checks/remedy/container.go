@@ -47,7 +47,7 @@ func StartWithAMD(container string) []fix.Command {
 	return []fix.Command{fix.Note("start the container of {nodes} again with its machine's /dev/kfd and /dev/dri")}
 }
 
-// RestartContainer returns the commands that restart a container unchanged.
+// RestartContainer returns the commands that restart a container with the same options.
 func RestartContainer(container string, why fix.Arg) []fix.Command {
 	switch {
 	case isEngine(container):

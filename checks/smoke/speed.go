@@ -48,7 +48,7 @@ var Speed = checks.Check{
 
 // way is a kind of path over which ranks reduce, such as the links within a node.
 type way struct {
-	stages []facts.SmokeStage // the node's fastest trial of these stages counts
+	stages []facts.SmokeStage // of these stages, the node's fastest trial counts
 	among  string
 	// link returns the rate that the path can carry, in bit/s, and the name of the path. The rate
 	// is 0 if it is unknown.

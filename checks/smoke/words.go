@@ -39,14 +39,14 @@ func took(view checks.View, check string) (nodes []*facts.Node, found []checks.F
 	return nodes, found
 }
 
-// leftTo returns an unknown whose cause another check reports.
+// leftTo returns an unknown for a node whose failure another check reports.
 func leftTo(node *facts.Node, check string) checks.Finding {
 	f := checks.UnknownFor(node, "the test did not get that far: see "+check)
 	f.Explained = true
 	return f
 }
 
-// timeUp returns an unknown for a test for which no time was left.
+// timeUp returns an unknown for a node on which no time was left for a test.
 func timeUp(node *facts.Node, what string) checks.Finding {
 	f := checks.UnknownFor(node, "no time was left to test "+what)
 	f.Remedy = []fix.Command{fix.Note("give the smoke test more time, for example --smoke-time=120s")}
