@@ -161,7 +161,7 @@ func boardOf(card *facts.Card) string {
 
 // neededForBrakes lists the facts that show throttling. Temperature and power draw are not among
 // them, because they come from sensors, which sometimes fail. The driver's reasons for throttling
-// do not depend on sensors that may fail.
+// do not fail in that way.
 var neededForBrakes = []essential{
 	{func(card *facts.Card) bool { return card.Throttle == nil }, []string{"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}},
 	{func(card *facts.Card) bool { return card.Power.Limit == 0 }, []string{"nvmlDeviceGetEnforcedPowerLimit"}},
