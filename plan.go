@@ -29,31 +29,31 @@ const headTime = 10 * time.Second
 
 // Intent is a launch as the user describes it.
 type Intent struct {
-	// Command is the launch command, `deepspeed … train.py …`. If it is empty, Options describe the
-	// whole launch.
+	// Command is the launch command, such as `deepspeed … train.py …`. If it is empty, Options
+	// describes the whole launch.
 	Command []string
-	// Options are what flags say about the launch. With a Command they add what no command can
-	// express: the accelerator, the working directory, and the hosts of a torchrun that is started
-	// on every node separately.
+	// Options holds what the user's flags say about the launch. With a Command, Options adds what
+	// no command can express: the accelerator, the working directory, and the hosts of a torchrun
+	// that is started on every node separately.
 	Options launch.Options
-	// Hostfile is the file to read, "" if Options.Hosts has the nodes.
+	// Hostfile is the path of the hostfile to read. It is "" if Options.Hosts lists the nodes.
 	Hostfile string
 }
 
-// Plan is a launch before any node is reached.
+// Plan is a launch before preflight has connected to any node.
 type Plan struct {
 	Head       *facts.Node // the launching machine
 	Prediction launch.Prediction
 	Hostfile   string // the file that was read, "" for none
-	// Alone is set if DeepSpeed found no hostfile and will start everything on the launching
-	// machine.
+	// Alone reports whether DeepSpeed found no hostfile and will therefore start every rank on the
+	// launching machine.
 	Alone bool
 }
 
-// NewPlan predicts a launch without connecting to any node. It reads from the launching machine
-// which DeepSpeed is installed and how it will be started, then reads the command and the hostfile
-// as that release does. It returns an error for files that cannot be read, and for whatever
-// DeepSpeed itself would refuse.
+// NewPlan predicts a launch without connecting to any node. It finds out which DeepSpeed release is
+// installed on the launching machine and how that release will be started. It then reads the
+// command and the hostfile as that release does. NewPlan returns an error for files that it cannot
+// read, and for every input that DeepSpeed itself would refuse.
 func NewPlan(ctx context.Context, intent Intent) (Plan, error) {
 	var err error
 	plan, stood := hostsys.Anew(ctx, func(ctx context.Context) (plan Plan) {
@@ -99,14 +99,15 @@ func newPlan(ctx context.Context, intent Intent) (Plan, error) {
 	options.Config = configOf(plan.Head)
 	var err error
 	plan.Prediction, err = launch.Predict(options, plan.Head)
-	if look.ByMPIRun = plan.Prediction.StartedBy().MPIRun != ""; look.ByMPIRun { // mpirun tells its daemons on the nodes where to call back
+	if look.ByMPIRun = plan.Prediction.StartedBy().MPIRun != ""; look.ByMPIRun { // mpirun tells its daemons on the nodes the address to call back
 		fleet.ProbeHere(ctx, plan.Head, look, []facts.Section{facts.SectionLauncher, facts.SectionNet})
 	}
 	return plan, err
 }
 
-// parse reads the command and determines its hosts. These are the hosts of the hostfile that it
-// reads, the hosts from flags for a program that names none, or this machine alone.
+// parse reads the command and determines its hosts. The hosts come from the hostfile that the
+// command reads, or from flags for a program that names no hosts. Otherwise this machine is the
+// only host.
 func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, error) {
 	around := args.Surroundings{Getenv: os.Getenv, ReadFile: func(name string) ([]byte, error) { return os.ReadFile(fromHere(flags.WorkDir, name)) }}
 	if p.Head.Python != nil {
@@ -120,7 +121,7 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 		return flags, err
 	}
 	options := beside(typed.Options, flags)
-	isPath, isPython := strings.Contains(command[0], "/"), strings.HasPrefix(path.Base(command[0]), "python") // Python is probed separately
+	isPath, isPython := strings.Contains(command[0], "/"), strings.HasPrefix(path.Base(command[0]), "python") // Python is probed in its own section
 	if isPath && !isPython && typed.Rendezvous != "" && typed.Rendezvous != launch.RendezvousDeepSpeed {
 		options.TypedAs = command[0]
 	}
@@ -146,8 +147,8 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 	return options, nil
 }
 
-// fromHere returns a path of the command relative to this process, which may run in another
-// directory.
+// fromHere converts a path that is relative to the command's working directory. The result is
+// relative to this process, which may run in another directory.
 func fromHere(workDir, name string) string {
 	if here, err := os.Getwd(); err != nil || here == workDir || filepath.IsAbs(name) {
 		return name
@@ -156,13 +157,13 @@ func fromHere(workDir, name string) string {
 }
 
 // absent reports whether the default hostfile does not exist. A hostfile that the command names
-// must exist; a missing one is most likely a typo.
+// must exist, because a missing one is most likely a typo.
 func absent(hostfile string) bool {
 	_, err := os.Stat(hostfile)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// configOf returns the DeepSpeed configuration that the command names, nil for none.
+// configOf returns the DeepSpeed configuration that the command names, or nil if it names none.
 func configOf(head *facts.Node) *dsconfig.File {
 	if head.Files == nil {
 		return nil
@@ -180,7 +181,7 @@ func configOf(head *facts.Node) *dsconfig.File {
 	return nil
 }
 
-// beside adds the options from flags that a command cannot express to those of the command.
+// beside returns the command's options with those options from flags that no command can express.
 func beside(command, flags launch.Options) launch.Options {
 	command.Hosts, command.Unlisted = flags.Hosts, flags.Unlisted
 	command.Accelerator = cmp.Or(flags.Accelerator, command.Accelerator)
@@ -189,8 +190,8 @@ func beside(command, flags launch.Options) launch.Options {
 	return command
 }
 
-// installed returns the DeepSpeed version of the launch's interpreter on the launching machine, ""
-// if unknown.
+// installed returns the DeepSpeed version that the launch's Python interpreter has on the launching
+// machine, or "" if the version is unknown.
 func installed(head *facts.Node) string {
 	if head.Python == nil {
 		return ""

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package preflight performs one run. [NewPlan] plans the launch on the launching machine. [Look]
-// collects the facts of every node and runs the drills, in which nodes try what they will need of
-// each other. [Run] does that and then evaluates the checks.
+// collects the facts of every node and runs the drills, in which the nodes try what they will need
+// from each other. [Run] calls Look and then evaluates the checks.
 //
-// Other packages do the work; this one only calls them in order. It does not read flags and does
-// not render reports.
+// Other packages do the work; this package only calls them in order. It does not read flags and
+// does not render reports.
 package preflight
 
 import (
@@ -26,23 +26,23 @@ import (
 	"preflight/remote"
 )
 
-// Job is everything one run needs.
+// Job holds everything that one run needs.
 type Job struct {
 	Plan    Plan
 	Policy  checks.Policy
 	Remote  *remote.Client
-	Timeout time.Duration // per node, from name lookup to its last probed section
-	// Throughput is how long neighbours send to each other, 0 to skip the measurement.
+	Timeout time.Duration // time limit of each node, from name lookup to its last probed section
+	// Throughput is how long neighbours send to each other; 0 skips the measurement.
 	Throughput time.Duration
 	Smoke      fleet.Smoke
-	// Progress receives every step of every node; nil if nobody listens. Many goroutines call it at
-	// the same time and wait until it returns.
+	// Progress receives every step of every node. It is nil if the caller wants no progress. Many
+	// goroutines call it at the same time, and each waits until it returns.
 	Progress func(fleet.Event)
 }
 
-// Run looks at the whole fleet and evaluates the checks. If ctx ends early, the report is marked as
-// interrupted and has what was known by then. If nodes were still being awaited, the drills first
-// run for a few seconds among the others.
+// Run collects the facts of the whole fleet and evaluates the checks. If ctx ends early, the report
+// is marked as interrupted and contains what was known by that time. If ctx ends while some nodes
+// have not reported yet, the other nodes still run the drills for a few seconds.
 func Run(ctx context.Context, job Job) checks.Report {
 	seen, prediction := Look(ctx, job)
 	report := Judge(seen, prediction, job.Policy)
@@ -60,8 +60,8 @@ func Judge(seen facts.Fleet, prediction launch.Prediction, policy checks.Policy)
 }
 
 // Look gathers the facts of the planned launch, in hostfile order, and completes the prediction
-// with what the nodes reported. Neither result contains a possible secret: nodes send none, and
-// those found on the way or on this machine are removed.
+// with what the nodes reported. Neither result contains a possible secret. Nodes send no secrets,
+// and Look removes those that it finds on this machine or on the way to a node.
 func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	look := fleet.Look
 	if job.Plan.Alone {
@@ -73,9 +73,10 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	return seen, prediction
 }
 
-// AskEndpoint reports who answers at host:port, seen from this machine and from every node of the
-// launch (there may be none). It asks nothing that could disturb a running job. If nodes have
-// processes of a job whose rendezvous is there, the report covers that job too.
+// AskEndpoint reports which process answers at host:port, seen from this machine and from every
+// node of the launch. The launch may have no nodes. AskEndpoint sends no request that could disturb
+// a running job. If nodes run processes of a job whose rendezvous is at the endpoint, the report
+// covers that job too.
 func AskEndpoint(ctx context.Context, job Job, endpoint string) rendezvous.Report {
 	report := rendezvous.Report{Schema: checks.Schema, Endpoint: endpoint, Nodes: []rendezvous.Node{}}
 	var nodes []fleet.Asked
@@ -93,8 +94,8 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) rendezvous.Repor
 	return report
 }
 
-// Hang reports which ranks are missing from a job that hangs, from the processes on the nodes of
-// the launch. It contacts and signals none of them.
+// Hang reports which ranks are missing from a job that hangs, based on the processes on the
+// launch's nodes. It neither contacts nor signals these processes.
 func Hang(ctx context.Context, job Job) hang.Report {
 	var nodes []hang.Node
 	for _, node := range fleet.ListJobs(ctx, job.work(), 0) {
@@ -104,7 +105,7 @@ func Hang(ctx context.Context, job Job) hang.Report {
 }
 
 // ReadStacks adds the Python stacks of the ranks that a report names, on nodes where py-spy is
-// installed. It stops no rank and reads no values of variables.
+// installed. It stops no rank and does not read the values of variables.
 func ReadStacks(ctx context.Context, job Job, r *hang.Report) {
 	pids := map[string][]int{}
 	for _, n := range r.Named {

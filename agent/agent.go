@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent defines everything that a run can ask the agents on its nodes: each request with
-// its type, its answer's type and its implementation.
+// Package agent defines everything that a run can ask the agents on its nodes. For each request it
+// holds the type of the question, the type of the answer and the implementation.
 //
-// It is linked into the program that runs on a node, so it does not import what only the launching
-// machine needs: the launch, the order of requests, and the checks.
+// The package is linked into the program that runs on a node. It therefore does not import what
+// only the launching machine needs: the launch, the order of requests, and the checks.
 package agent
 
 import (
@@ -35,8 +35,8 @@ var (
 	Identify = request[Endpoint]("endpoint")
 	ListJobs = request[Listing]("jobs")
 	Stacks   = request[drill.Stacks]("stacks")
-	// Listen accepts the calls of the mesh, and answers with the addresses and ports on which it
-	// listens.
+	// Listen accepts the connections of the mesh. Its answer lists the addresses and ports on which
+	// it listens.
 	Listen = service("listen", func(ctx context.Context, listen mesh.Listen, ready func([]mesh.Listening) error) error {
 		listener, err := mesh.Open(listen)
 		if err != nil {
@@ -45,29 +45,29 @@ var (
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		if err = ready(listener.Listening()); err != nil {
-			cancel() // Serve closes what is open
+			cancel() // Serve closes its listeners and connections
 		}
 		listener.Serve(ctx)
 		return err
 	})
-	// HoldTurn waits until no other preflight measures, and answers when it may start, or that
-	// another one is still measuring.
+	// HoldTurn waits until no other preflight measures. Its answer says that this preflight may
+	// start, or that another one is still measuring.
 	HoldTurn = service("turn", func(ctx context.Context, turn drill.Turn, ready func(drill.Had) error) error {
 		return turn.Hold(ctx, ready)
 	})
-	// Muster starts the ranks of the smoke test and answers when they are up; Command gives them
-	// orders.
+	// Muster starts the ranks of the smoke test and answers when they are ready. Command then gives
+	// the ranks orders.
 	Muster = service("muster", func(ctx context.Context, crew smoke.Crew, ready func(smoke.Mustered) error) error {
 		return crew.Hold(ctx, ready)
 	})
 	Command = request[smoke.Orders]("command")
-	// Serve serves a store for a rendezvous, and answers with its address.
+	// Serve serves a store for a rendezvous. Its answer is the store's address.
 	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(drill.Serving) error) error {
-		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // if the launching machine is gone, the end of stdin ends this process
+		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // if the launching machine is gone, stdin ends, and that ends this process
 	})
 )
 
-// Sending is whom Send sends to, and for how long.
+// Sending says to whom Send sends, and for how long.
 type Sending struct {
 	Token string        `json:"token"`
 	Node  string        `json:"node"`
@@ -80,32 +80,33 @@ func (s Sending) Run(ctx context.Context) facts.Throughput {
 	return mesh.Send(ctx, s.Token, s.Node, s.To, s.For)
 }
 
-// Endpoint is a host:port, and the time limit for finding out who answers there.
+// Endpoint is a host:port with the time limit for finding out which process answers there.
 type Endpoint struct {
 	Endpoint string        `json:"endpoint"`
 	Deadline time.Duration `json:"deadline"`
-	Of       drill.Run     `json:"run"` // the run that meets there, as far as it is known
+	Of       drill.Run     `json:"run"` // the run whose ranks meet at the endpoint, as far as preflight knows it
 }
 
-// Run finds out who answers there.
+// Run finds out which process answers at the endpoint.
 func (e Endpoint) Run(ctx context.Context) facts.Endpoint {
 	seen := drill.Identify(ctx, e.Endpoint, e.Deadline)
 	seen.Gathering, seen.Roll = drill.Gather(ctx, seen, e.Of)
 	return seen
 }
 
-// Listing asks for the processes of launches, and for who is at a port, 0 for no port.
+// Listing asks for the processes of launches, and for the processes at a port. A port of 0 stands
+// for no port.
 type Listing struct {
 	Port int `json:"port"`
 }
 
-// Listed is the processes, or why they could not be listed.
+// Listed holds the processes, or the reason why they could not be listed.
 type Listed struct {
 	Jobs    *facts.Jobs `json:"jobs,omitempty"`
 	Problem string      `json:"problem,omitempty"`
 }
 
-// Run lists them.
+// Run lists the processes.
 func (l Listing) Run(ctx context.Context) Listed {
 	own, err := jobs.OwnAddresses()
 	if err != nil {
@@ -125,35 +126,37 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 
 var methods = map[string]remote.Method{nameProbe: answerProbe}
 
-// Methods returns the agent's methods by request name. The caller may change the map.
+// Methods returns the agent's methods by request name. The result is a copy that the caller may
+// change.
 func Methods() map[string]remote.Method { return maps.Clone(methods) }
 
-// nameProbe is the only request that is answered in several parts, one per section.
+// nameProbe is the name of the only request that is answered in several parts, one per section.
 const nameProbe = "probe"
 
-// Probing is what a node must report.
+// Probing says what a node must report.
 type Probing struct {
 	Sections []facts.Section `json:"sections"`
-	// Options are probe.Options. They are the same for every node, so they are encoded once.
+	// Options holds the encoded probe.Options. They are the same for every node, so they are
+	// encoded only once.
 	Options json.RawMessage `json:"options"`
-	// Names and Peers are the node's share of the names that all nodes together look up, out of
-	// Hosts names.
+	// All nodes together look up Hosts names. Names and Peers list the names that this node looks
+	// up.
 	Names []string          `json:"names,omitempty"`
 	Peers map[string]string `json:"peers,omitempty"`
 	Hosts int               `json:"hosts,omitempty"`
-	// Deadline is for all sections together: what the login has left of the node's time. The agent
-	// gives up a hanging section before preflight gives up the agent.
+	// Deadline is the time limit for all sections together: the part of the node's time that the
+	// login has not used. The agent gives up a hanging section before preflight gives up the agent.
 	Deadline time.Duration `json:"deadline"`
 }
 
-// Probed is one section: its facts, or why it is missing.
+// Probed holds the facts of one section, or the reason why the section is missing.
 type Probed struct {
 	Seen    facts.Facts `json:"seen"`
 	Missing string      `json:"missing,omitempty"`
 }
 
-// Probe makes a node report its sections. each is called with the name of every section and an
-// encoded Probed that has not been validated: nodes are not trusted.
+// Probe makes a node report its sections. It calls each with the name of every section and an
+// encoded Probed. The Probed has not been validated, because preflight does not trust nodes.
 func Probe(ctx context.Context, at *remote.Agent, p Probing, each func(part string, body json.RawMessage)) error {
 	return at.Call(ctx, nameProbe, p, each)
 }
@@ -171,8 +174,8 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply remote.Reply
 	options.Names, options.Peers, options.Hosts = probing.Names, probing.Peers, probing.Hosts
 	left := len(probing.Sections)
 	probe.Run(ctx, options, probing.Sections, func(section facts.Section, seen facts.Facts, missing string) {
-		// If a reply cannot be written, the launching machine is gone, and the end of stdin ends
-		// this process anyway.
+		// If a reply cannot be written, the launching machine is gone. In that case stdin ends, and
+		// that ends this process.
 		left--
 		err := reply(string(section), Encode(Probed{seen, missing}), left == 0)
 		if errors.Is(err, remote.ErrOversize) {
@@ -193,7 +196,7 @@ func decode[Message any](text json.RawMessage) (message Message, err error) {
 func Encode[Value any](value Value) json.RawMessage {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic("preflight: " + err.Error()) // plain values always encode
+		panic("preflight: " + err.Error()) // encoding a plain value never fails
 	}
 	return text
 }

@@ -18,8 +18,8 @@ import (
 	"preflight/remote/meet"
 )
 
-// Main is the program that runs on a node. deliver.sh and the program itself call it. It returns
-// the exit code. After "agent", its command line is one of
+// Main is the program that runs on a node, and it returns the exit code. The script deliver.sh and
+// the program itself call it. After "agent", the command line is one of
 //
 //	[FILE]             answer the launching machine; FILE only shows in process lists
 //	FILE call          call back the launching machine, as described on stdin, and answer it
@@ -41,8 +41,9 @@ func Main(args []string) int {
 		}
 	case len(args) <= 2:
 		remote.Arrive()
-		// Signals meant for the login must not interrupt an answer: an agent ends at the end of
-		// stdin. They are not ignored, because its children would inherit that.
+		// Signals that are meant for the login must not interrupt an answer: an agent ends when
+		// stdin ends. The agent catches these signals and does not ignore them, because its
+		// children would inherit the ignored state.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 		if len(args) < 2 {
 			err = Run(context.Background(), os.Stdin, os.Stdout)

@@ -13,13 +13,13 @@ import (
 	"preflight/remote"
 )
 
-// partAnswer names the part of an answer that has only one part.
+// partAnswer is the name of the part in an answer that has only one part.
 const partAnswer = "answer"
 
 // Request is a question that an agent answers once.
 type Request[Question, Answer any] struct{ name string }
 
-// request defines a request whose question computes its own answer on the node.
+// request defines a request. On the node, the question's Run method computes the answer.
 func request[Question interface {
 	Run(context.Context) Answer
 }, Answer any](name string) Request[Question, Answer] {
@@ -33,8 +33,8 @@ func request[Question interface {
 	return Request[Question, Answer]{name}
 }
 
-// Ask sends the question and waits for the answer. An error that is a *remote.Error means that the
-// agent is lost.
+// Ask sends the question and waits for the answer. If the agent is lost, the error is a
+// *remote.Error.
 func (r Request[Question, Answer]) Ask(ctx context.Context, at *remote.Agent, question Question) (answer Answer, err error) {
 	malformed := errors.New("the agent gave no answer")
 	err = at.Call(ctx, r.name, question, func(_ string, body json.RawMessage) {
@@ -43,10 +43,10 @@ func (r Request[Question, Answer]) Ask(ctx context.Context, at *remote.Agent, qu
 	return answer, cmp.Or(err, malformed)
 }
 
-// Service is work that an agent does from its answer on until it is cancelled.
+// Service is work that an agent starts when it answers and continues until it is cancelled.
 type Service[Question, Answer any] struct{ name string }
 
-// service defines a service. run must call ready once it is ready.
+// service defines a service. run must call ready as soon as the service is ready.
 func service[Question, Answer any](name string, run func(ctx context.Context, question Question, ready func(Answer) error) error) Service[Question, Answer] {
 	methods[name] = func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 		question, err := decode[Question](params)
@@ -58,15 +58,15 @@ func service[Question, Answer any](name string, run func(ctx context.Context, qu
 	return Service[Question, Answer]{name}
 }
 
-// Start starts the service, which runs until ctx ends. It returns as soon as the agent has answered
-// or reported why it cannot, or with [remote.ErrNoAnswer] after limit. Later answers go to later,
-// which may be nil.
+// Start starts the service, which runs until ctx ends. Start returns as soon as the agent has
+// answered or has reported why it cannot answer. After limit it returns [remote.ErrNoAnswer].
+// Further answers go to later, which may be nil.
 func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, question Question, limit time.Duration, later func(Answer)) (Answer, error) {
 	type outcome struct {
 		answer Answer
 		err    error
 	}
-	first := make(chan outcome, 1) // buffered, so that the call can end if nobody waits
+	first := make(chan outcome, 1) // buffered, so that the call can end even if no goroutine receives its result
 	go func() {
 		answered := false
 		err := at.Call(ctx, s.name, question, func(_ string, body json.RawMessage) {
@@ -91,7 +91,7 @@ func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, 
 	case o := <-first:
 		return o.answer, o.err
 	case <-waiting.Done():
-		if ctx.Err() != nil { // the call ends by itself and reports that
+		if ctx.Err() != nil { // the call ends with ctx and reports the reason
 			o := <-first
 			return o.answer, o.err
 		}

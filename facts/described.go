@@ -15,11 +15,11 @@ const (
 	Text   Kind = "text"
 	Number Kind = "number"
 	Truth  Kind = "true or false"
-	List   Kind = "list" // compared as a whole
+	List   Kind = "list" // nodes compare such a list as a whole
 )
 
 // Description describes one fact that EachComparable or EachOwn visits. In Path, "*" stands for the
-// name of a list or map entry: "net.interfaces.*.mtu". Unit is the same as [Unit] returns.
+// name of a list or map entry, as in "net.interfaces.*.mtu". Unit is the result of [Unit].
 type Description struct {
 	Path string
 	Kind Kind
@@ -31,8 +31,8 @@ func Described() []Description {
 	return described(func(f *field) bool { return f.compared })
 }
 
-// DescribedOwn lists every fact that EachOwn visits in the sections that are not limited to one
-// moment or launch, sorted by path.
+// DescribedOwn lists every fact that EachOwn visits, sorted by path. It leaves out the sections
+// that are limited to one moment or one launch.
 func DescribedOwn() []Description {
 	return described(func(f *field) bool { return f.own && f.lasts })
 }
@@ -48,8 +48,8 @@ func described(taken func(*field) bool) (all []Description) {
 	return all
 }
 
-// Keys returns the lists whose entries are matched by a field. It maps the list's path (as in
-// Description.Path) to the JSON name of that field.
+// Keys returns the lists whose entries are matched by a field. The result maps each list's path (as
+// in Description.Path) to the JSON name of that field.
 func Keys() map[string]string {
 	keys := map[string]string{}
 	_, fields := plan()
@@ -62,7 +62,7 @@ func Keys() map[string]string {
 }
 
 // Unit returns the unit of a numeric fact: "bytes", "bit/s", "s", "W", "MHz", "°C", "%", or "" for
-// plain counts. path may have names of entries or "*" in their place.
+// plain counts. path may contain names of entries, or "*" in their place.
 func Unit(path string) string {
 	_, fields := plan()
 	for _, f := range fields {
@@ -74,8 +74,8 @@ func Unit(path string) string {
 }
 
 // Units returns the unit of every fact that has one, including facts that are never compared. The
-// result is a tree of the JSON names. In it "*" stands for the entries of a list or a map, and the
-// leaves are as [Unit] returns them.
+// result is a tree of the JSON names in which "*" stands for the entries of a list or a map. Each
+// leaf is a unit as [Unit] returns it.
 func Units() map[string]any {
 	sections, _ := plan()
 	tree := map[string]any{}
@@ -104,7 +104,7 @@ func (f *field) units() any {
 	return tree
 }
 
-// Ranges formats sorted numbers as the kernel does, "0-31,64". It returns "" for no numbers.
+// Ranges formats sorted numbers as the kernel does: "0-31,64". It returns "" for no numbers.
 func Ranges(numbers []int) string {
 	var parts []string
 	for i := 0; i < len(numbers); {

@@ -2,7 +2,7 @@
 
 package facts
 
-// Host is the machine itself.
+// Host describes the machine itself.
 type Host struct {
 	Hostname     string `json:"hostname" fact:"own"`
 	BootID       string `json:"boot_id" fact:"own" lasting:"no"`
@@ -14,41 +14,42 @@ type Host struct {
 	Libc         string `json:"libc"` // "glibc 2.36", "musl 1.2.4", "" if not found
 	CPU          CPU    `json:"cpu"`
 	NUMA         []NUMA `json:"numa" fact:"key=id"`
-	// Container is docker, podman, kubernetes, lxc, enroot or apptainer. For other kinds it is
-	// systemd's word ("systemd-nspawn"), and "" if no container was detected.
+	// Container is docker, podman, kubernetes, lxc, enroot or apptainer. For other kinds it is the
+	// name that systemd uses ("systemd-nspawn"). It is "" if no container was detected.
 	Container string `json:"container"`
-	// Containers are those that run on this machine. Not set if the node is itself a container.
+	// Containers lists the containers that run on this machine. It is not set if the node is itself
+	// a container.
 	Containers []RunningContainer `json:"containers,omitempty" fact:"volatile"`
 
 	User  string `json:"user" fact:"own"` // the user that preflight logs in as
 	Home  string `json:"home" fact:"own"`
 	Shell string `json:"shell"` // login shell from passwd, "" if not found
-	// Tools are those of firewall-cmd, iptables, nft, rsync and ufw that are installed, nil if
-	// unknown.
+	// Tools lists which of these programs are installed: firewall-cmd, iptables, nft, rsync and
+	// ufw. It is nil if that is unknown.
 	Tools  []string `json:"tools" fact:"volatile"`
 	Uptime float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds
 	Load   *float64 `json:"load" fact:"volatile"`            // average over one minute
 }
 
-// RunningContainer is a container that an engine runs on this machine, and which parts of the
-// launch it has inside.
+// RunningContainer is a container that an engine runs on this machine. It also says which parts of
+// the launch the container has inside.
 type RunningContainer struct {
-	Engine string `json:"engine"` // docker, podman, nerdctl
-	Name   string `json:"name"`   // the name to enter it with, or the beginning of its ID
-	// Unseen is set if only other users may look inside.
+	Engine string `json:"engine"` // docker, podman or nerdctl
+	Name   string `json:"name"`   // the container's name for commands that enter it, or the beginning of its ID
+	// Unseen is set if only other users may read the inside of the container.
 	Unseen      bool `json:"unseen,omitempty"`
-	Interpreter bool `json:"interpreter,omitempty"` // it has the launch's interpreter, at the same path
-	WorkDir     bool `json:"workdir,omitempty"`     // it has the directory in which the launch was typed
-	Torch       bool `json:"torch,omitempty"`       // it has torch where images usually have it
+	Interpreter bool `json:"interpreter,omitempty"` // the container has the launch's interpreter, at the same path
+	WorkDir     bool `json:"workdir,omitempty"`     // the container has the directory in which the launch was typed
+	Torch       bool `json:"torch,omitempty"`       // the container has torch where images usually have it
 }
 
-// CPU is the processors that the kernel and our cgroup provide.
+// CPU describes the processors that the kernel and preflight's cgroup provide.
 type CPU struct {
 	Model   string `json:"model"`   // "" if the kernel does not report it
 	Sockets int    `json:"sockets"` // 0 if the kernel does not report it
 	Online  int    `json:"online"`  // logical processors
-	Usable  int    `json:"usable"`  // those in our affinity mask
-	// Quota is the cgroup's limit in processors, nil for no limit.
+	Usable  int    `json:"usable"`  // processors in preflight's affinity mask
+	// Quota is the number of processors to which the cgroup limits preflight, nil for no limit.
 	Quota *float64 `json:"quota"`
 }
 
@@ -59,40 +60,41 @@ type NUMA struct {
 	Bytes int64  `json:"bytes" fact:"volatile" unit:"bytes"` // 0 for a node without memory
 }
 
-// Clock compares the node's wall clock with the launching machine's.
+// Clock is the result of comparing the node's wall clock with the launching machine's.
 type Clock struct {
-	Offset      float64 `json:"offset" fact:"volatile" unit:"s"`      // seconds; positive when the node is ahead
+	Offset      float64 `json:"offset" fact:"volatile" unit:"s"`      // in seconds; positive if the node's clock is ahead
 	Uncertainty float64 `json:"uncertainty" fact:"volatile" unit:"s"` // half the round trip
 }
 
-// Limits are the resource limits of this ssh session. A rank started by pdsh gets the same ones. -1
-// means unlimited.
+// Limits holds the resource limits of this ssh session. A rank started by pdsh gets the same
+// limits. The value -1 means unlimited.
 type Limits struct {
 	MemLock Limit `json:"memlock" unit:"bytes"` // bytes
-	// LocksFreely reports whether MemLock does not apply, because CAP_IPC_LOCK is in effect outside
-	// of user namespaces too. nil if that is unknown.
+	// LocksFreely reports whether MemLock has no effect, because CAP_IPC_LOCK is in effect outside
+	// of user namespaces too. It is nil if that is unknown.
 	LocksFreely *bool `json:"locks_freely"`
 	NoFile      Limit `json:"nofile"`
 	NProc       Limit `json:"nproc"`
 	Stack       Limit `json:"stack" unit:"bytes"` // bytes
 	Core        Limit `json:"core" unit:"bytes"`  // bytes
 	FileMax     int64 `json:"file_max"`           // fs.file-max
-	// PIDsMax is the cgroup's limit on processes and threads, nil for no limit.
+	// PIDsMax is the cgroup's limit on the number of processes and threads, nil for no limit.
 	PIDsMax *int64 `json:"pids_max"`
 }
 
-// Limit is one resource limit: its soft and hard value.
+// Limit is one resource limit, with its soft and its hard value.
 type Limit struct {
 	Soft int64 `json:"soft"`
 	Hard int64 `json:"hard"`
 }
 
-// Memory is the machine's memory in bytes.
+// Memory describes the machine's memory. Sizes are in bytes.
 type Memory struct {
 	Total     int64 `json:"total" unit:"bytes"`
 	Available int64 `json:"available" fact:"volatile" unit:"bytes"`
 	SwapTotal int64 `json:"swap_total" unit:"bytes"`
-	// CgroupLimit and CgroupUsed belong to our cgroup; nil if it sets no limit.
+	// CgroupLimit and CgroupUsed are the values of preflight's cgroup. Both are nil if that cgroup
+	// sets no limit.
 	CgroupLimit *int64 `json:"cgroup_limit" unit:"bytes"`
 	CgroupUsed  *int64 `json:"cgroup_used" fact:"volatile" unit:"bytes"`
 	HugePages   int64  `json:"huge_pages" unit:"bytes"` // reserved, in bytes
@@ -100,66 +102,68 @@ type Memory struct {
 	Overcommit  int    `json:"overcommit"`              // vm.overcommit_memory
 }
 
-// Disk is the space where a launch writes.
+// Disk describes the space in the directories to which a launch writes.
 type Disk struct {
 	Places []Place `json:"places" fact:"key=role"`
 }
 
-// Place is one directory that a launch uses, and its file system.
+// Place is one directory that a launch uses, with its file system.
 type Place struct {
 	Role string `json:"role"` // workdir, tmp, var-tmp, home, hf-cache, triton-cache, inductor-cache, torch-extensions, offload-optimizer, offload-param, index-cache, tokenized, checkpoint, resume, output
 	Path string `json:"path" fact:"own"`
-	// Exists is false if the path does not exist. The sizes are then those of its nearest existing
-	// parent.
+	// Exists is false if the path does not exist. In that case the sizes are the ones of the path's
+	// nearest existing parent.
 	Exists     bool   `json:"exists"`
 	Writable   bool   `json:"writable"`
-	InTheWay   string `json:"in_the_way,omitempty" fact:"own"` // the file that blocks the path where a directory is needed
+	InTheWay   string `json:"in_the_way,omitempty" fact:"own"` // a file at this path blocks the directory that the launch needs
 	FSType     string `json:"fstype"`
-	Source     string `json:"source" fact:"own"` // device or export, as mounted
+	Source     string `json:"source" fact:"own"` // device or export, as the mount table names it
 	NoExec     bool   `json:"noexec"`
 	ReadOnly   bool   `json:"read_only"`
 	Total      int64  `json:"total" fact:"own" unit:"bytes"`
-	Free       int64  `json:"free" fact:"volatile" unit:"bytes"` // what this user may still write
+	Free       int64  `json:"free" fact:"volatile" unit:"bytes"` // bytes that this user may still write
 	FreeInodes int64  `json:"free_inodes" fact:"volatile"`       // math.MaxInt64 if the file system creates inodes as needed
 	// Listing is a digest of the names and sizes in an index-cache, tokenized, checkpoint or resume
-	// directory and one level below. "" for other roles, and if it was not read or has too many
-	// entries.
+	// directory and one level below. It is "" for other roles. It is also "" if the directory was
+	// not read or has too many entries.
 	Listing string `json:"listing" fact:"volatile"`
-	// Problem is why the file system could not be read (such as a hung mount), "" if it could.
+	// Problem says why the file system could not be read (for example a mount that hangs), "" if it
+	// could.
 	Problem string `json:"problem,omitempty"`
 }
 
-// SHM is /dev/shm, where NCCL, gloo and DataLoader workers put their shared memory.
+// SHM describes /dev/shm, where NCCL, gloo and DataLoader workers put their shared memory.
 type SHM struct {
-	// Exists is false if there is no /dev/shm.
+	// Exists reports whether /dev/shm exists.
 	Exists     bool   `json:"exists"`
-	Mounted    bool   `json:"mounted"` // a mount of its own, not a directory of /
+	Mounted    bool   `json:"mounted"` // a separate mount, not a directory of /
 	FSType     string `json:"fstype"`
 	Options    string `json:"options"`           // options of the mount and the file system, sorted, without the size
 	Mode       string `json:"mode"`              // "1777"
-	Size       int64  `json:"size" unit:"bytes"` // for a tmpfs without a size: the machine's memory
+	Size       int64  `json:"size" unit:"bytes"` // for a tmpfs without a size limit: the machine's memory
 	Free       int64  `json:"free" fact:"volatile" unit:"bytes"`
 	FreeInodes int64  `json:"free_inodes" fact:"volatile"` // math.MaxInt64 if inodes are not counted
-	// Writable reports whether preflight could create, fill and remove a file there. WriteError has
-	// the reason if it could not.
+	// Writable reports whether preflight could create, fill and remove a file in /dev/shm. If it
+	// could not, WriteError has the reason.
 	Writable   bool      `json:"writable"`
 	WriteError string    `json:"write_error,omitempty"`
 	Segments   []Segment `json:"segments" fact:"volatile"` // largest first, at most 256
-	// ShmMax, ShmAll and ShmMni are the System V limits kernel.shm*, in bytes, pages and segments.
+	// ShmMax, ShmAll and ShmMni are the System V limits kernel.shm*. Their units are bytes, pages
+	// and segments.
 	ShmMax uint64 `json:"shmmax" unit:"bytes"`
 	ShmAll uint64 `json:"shmall"`
 	ShmMni uint64 `json:"shmmni"`
-	// RemoveIPC is systemd-logind's setting: "yes", "no", or "" without logind.
+	// RemoveIPC is the setting of systemd-logind: "yes", "no", or "" if the machine has no logind.
 	RemoveIPC string `json:"remove_ipc"`
 }
 
 // Segment is one file in /dev/shm.
 type Segment struct {
 	Name  string  `json:"name"`
-	Size  int64   `json:"size" unit:"bytes"` // space really allocated
+	Size  int64   `json:"size" unit:"bytes"` // bytes that are really allocated
 	Age   float64 `json:"age" unit:"s"`      // seconds since the last change
 	Owner string  `json:"owner"`
-	// Mapped reports whether a process has it open or mapped. nil if no process that could be read
-	// has it, and some processes could not be read.
+	// Mapped reports whether a process has the file open or mapped. It is nil if no readable
+	// process has the file and some processes could not be read.
 	Mapped *bool `json:"mapped"`
 }

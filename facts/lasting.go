@@ -9,23 +9,26 @@ import (
 	"slices"
 )
 
-// Momentary are the sections that describe only one moment or one launch, according to their tags
-// in Facts. They are what the nodes tried with each other, the state of their clocks, how the
-// launch's names resolve, and the files that the launch names, which users change all the time.
-// Drift compares none of them, and a normalized snapshot has none.
+// Momentary lists the sections that describe only one moment or one launch, according to their tags
+// in Facts. They hold what the nodes tried with each other, the state of the nodes' clocks, and how
+// the launch's names resolve. They also hold the files that the launch names, which users change
+// all the time. Drift compares none of these sections, and a normalized snapshot contains none.
 var Momentary = func() []Section {
 	return slices.DeleteFunc(Sections(), func(section Section) bool {
 		return fieldOf[section].Tag.Get("lasting") != "no"
 	})
 }()
 
-// PlaceWorkDir is the Place.Role of the directory that the launch works in.
+// PlaceWorkDir is the Place.Role of the launch's working directory.
 const PlaceWorkDir = "workdir"
 
-// Lasting returns the facts as JSON maps and lists, without those that change by themselves or with
-// the launch. It leaves out volatile facts, the sections in Momentary and the working directory.
-// The same node gives the same result at any time until somebody changes the node. Facts that are
-// left out are absent, so that a zero is not read as a value; read back into Facts they are zero.
+// Lasting returns the facts as JSON maps and lists, without the facts that change by themselves or
+// with the launch. It leaves out volatile facts, the sections in Momentary and the working
+// directory.
+//
+// A node gives the same result at any time until somebody changes the node. Facts that Lasting
+// leaves out are absent from the result, so that a zero is not read as a value. If the result is
+// read back into Facts, these facts are zero.
 func (f *Facts) Lasting() map[string]any {
 	most := *f
 	if f.Disk != nil {
@@ -56,9 +59,9 @@ func (f *Facts) Lasting() map[string]any {
 	return tree
 }
 
-// LastingOfHead returns what drift compares of the launching machine: its launcher, and the machine
-// ID that identifies it. Everything else there, such as the shell's variables, belongs to the user
-// who launches.
+// LastingOfHead returns the facts of the launching machine that drift compares: its launcher, and
+// the machine ID that identifies it. Everything else on that machine, such as the shell's
+// variables, belongs to the user who launches.
 func (f *Facts) LastingOfHead() map[string]any {
 	all, tree := f.Lasting(), map[string]any{}
 	if launcher, seen := all[string(SectionLauncher)]; seen {
@@ -79,7 +82,8 @@ func (f *Facts) WorkDir() string {
 }
 
 // LaunchedFrom returns the directories in which a launch may start its interpreter. These are the
-// working directory and the home, where a login stays if the working directory does not exist.
+// working directory and the home directory. A login stays in the home directory if the working
+// directory does not exist.
 func (f *Facts) LaunchedFrom() (directories []string) {
 	if f.Host != nil {
 		directories = append(directories, f.Host.Home)
@@ -93,12 +97,12 @@ func (p *Python) InstalledPath(launched ...string) []string {
 	return slices.DeleteFunc(slices.Clone(p.SysPath), func(directory string) bool { return slices.Contains(launched, directory) })
 }
 
-// withoutContainers removes from the interfaces all facts that depend on which containers run.
+// withoutContainers removes all facts from the interfaces that depend on which containers run.
 func withoutContainers(net map[string]any, interfaces []Interface) {
 	list, _ := net["interfaces"].([]any)
 	for at, entry := range list {
 		if of, ok := entry.(map[string]any); ok && interfaces[at].ForContainers() {
-			of["addresses"] = interfaces[at].IPv4() // IPv6 addresses are derived from the MAC
+			of["addresses"] = interfaces[at].IPv4() // IPv6 addresses are left out because they are derived from the MAC
 			for _, follows := range []string{"running", "speed", "mac"} {
 				delete(of, follows)
 			}
@@ -112,7 +116,7 @@ func asJSON(f Facts) (tree map[string]any) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := cmp.Or(err, decoder.Decode(&tree)); err != nil {
-		panic("facts: " + err.Error()) // plain values always encode
+		panic("facts: " + err.Error()) // encoding plain values never fails
 	}
 	return tree
 }

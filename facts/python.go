@@ -2,43 +2,46 @@
 
 package facts
 
-// Python is the interpreter that the launch will use and the packages it would import, read from
-// their metadata. torch itself is never imported.
+// Python describes the interpreter that the launch will use, and the packages that it would import.
+// The packages are read from their metadata; torch itself is never imported.
 type Python struct {
-	// Path is the requested interpreter. Found is false if it does not exist.
+	// Path is the path of the requested interpreter. Found is false if it does not exist.
 	Path  string `json:"path"`
 	Found bool   `json:"found"`
-	// Problem is why an existing interpreter did not answer. For one that is a dangling link it is
-	// the missing file.
+	// Problem says why an existing interpreter did not answer. If the interpreter is a dangling
+	// link, Problem is the path of the missing file.
 	Problem    string   `json:"problem,omitempty" fact:"own"`
-	Executable string   `json:"executable"` // sys.executable, symlinks kept
+	Executable string   `json:"executable"` // sys.executable, with symlinks kept
 	Version    string   `json:"version"`    // "3.11.7"
 	Prefix     string   `json:"prefix"`
 	SysPath    []string `json:"sys_path"` // sys.path as the launch will have it
-	// Packages are the relevant distributions by normalised name. An absent one is not in the map.
+	// Packages maps the normalised names of the relevant distributions to their versions. It has no
+	// entry for a distribution that is not installed.
 	Packages map[string]string `json:"packages"`
-	// MetadataOnly lists packages that the launch imports but that have only their metadata left,
-	// so pip considers them installed.
+	// MetadataOnly lists packages that the launch imports but of which only the metadata is left.
+	// pip still considers such a package installed.
 	MetadataOnly []string `json:"metadata_only"`
-	// Shadowed lists packages that exist in more than one directory of sys.path; the first wins.
+	// Shadowed lists packages that exist in more than one directory of sys.path. Python imports the
+	// first.
 	Shadowed []string `json:"shadowed,omitempty"`
-	// ScriptError is the interpreter's syntax error for the script, which it parses and does not
-	// run: "invalid syntax (train.py, line 3)". "" if it can parse it, and if there is no script.
+	// ScriptError is the interpreter's syntax error for the script: "invalid syntax (train.py, line
+	// 3)". The interpreter parses the script and does not run it. ScriptError is "" if the script
+	// can be parsed, and if there is no script.
 	ScriptError string `json:"script_error"`
-	// Shadows are files next to the script, in the working directory or in PYTHONPATH that have the
-	// name of an installed module which the launch imports.
+	// Shadows lists the files that have the name of an installed module which the launch imports.
+	// These files are next to the script, in the working directory or in PYTHONPATH.
 	Shadows []Shadow `json:"shadows,omitempty" fact:"key=path"`
-	// Unfound lists the modules that the launch may import and the interpreter cannot find; nil if
-	// the interpreter was not asked. Installed ones are in Packages.
+	// Unfound lists the modules that the launch may import but the interpreter cannot find. It is
+	// nil if the interpreter was not asked. Modules that it finds are in Packages.
 	Unfound []string `json:"unfound" fact:"own"`
 	Torch   *Torch   `json:"torch"` // nil if torch is not installed
-	// Ops maps DeepSpeed's extensions to whether the installed package has them compiled, according
-	// to the package itself. nil if it does not say.
+	// Ops maps each extension of DeepSpeed to whether the installed package contains it in compiled
+	// form, according to the package itself. It is nil if the package does not say.
 	Ops map[string]bool `json:"deepspeed_ops,omitempty"`
-	// NCCL lists every NCCL that could be loaded, in the loader's order: torch gets the first. An
+	// NCCL lists every NCCL that could be loaded, in the loader's order: torch loads the first. An
 	// NCCL that is linked into torch has the path of torch's own library.
 	NCCL []NCCLLibrary `json:"nccl" fact:"key=path"`
-	// Protobuf is about generated code that needs another protobuf runtime.
+	// Protobuf says which generated code needs another protobuf runtime.
 	Protobuf *Protobuf `json:"protobuf"`
 }
 
@@ -53,73 +56,75 @@ const (
 type Shadow struct {
 	Path   string `json:"path"`   // the file that is imported
 	Module string `json:"module"` // "random"
-	In     string `json:"in"`     // the place that comes first: script, workdir, PYTHONPATH
-	Hides  string `json:"hides"`  // the file that would be imported otherwise
-	// Copy reports whether it is a package with most of the hidden one's content.
+	In     string `json:"in"`     // the place that Python searches first: script, workdir, PYTHONPATH
+	Hides  string `json:"hides"`  // the file that Python would import otherwise
+	// Copy reports whether the shadow is a package with most of the hidden package's content.
 	Copy bool `json:"copy,omitempty"`
 }
 
-// Torch is how torch was built, according to torch/version.py.
+// Torch says how torch was built, according to torch/version.py.
 type Torch struct {
 	Version string `json:"version"` // "2.5.1+cu124"
 	CUDA    string `json:"cuda"`    // "12.4", "" for a CPU build
 	HIP     string `json:"hip,omitempty"`
 	// Unloadable is the loader's message if it cannot load torch's libraries: "libstdc++.so.6: file
-	// too short". "" if it can, and if it was not asked.
+	// too short". It is "" if the loader can load them, and if the loader was not asked.
 	Unloadable string `json:"unloadable"`
 	// NCCLWheel is the version of the nvidia-nccl wheel that torch requires, "" if torch contains
 	// its own NCCL.
 	NCCLWheel string `json:"nccl_wheel,omitempty"`
-	// CUDALibrary is torch's library for GPUs. NCCL is linked into it, or it loads NCCL. "" if
-	// there is none.
+	// CUDALibrary is torch's library for GPUs. This library loads NCCL, or NCCL is linked into it.
+	// It is "" if torch has no such library.
 	CUDALibrary string `json:"cuda_library" fact:"own"`
 }
 
-// NCCLLibrary is one libnccl.so.2, or RCCL's librccl.so.1 for a ROCm torch, with the version read
-// from its bytes.
+// NCCLLibrary is one libnccl.so.2, or RCCL's librccl.so.1 for a ROCm torch. The version is read
+// from the bytes of the file.
 type NCCLLibrary struct {
 	Path    string `json:"path"`
-	Version string `json:"version"` // "2.21.5", "" if the file has no version
+	Version string `json:"version"` // such as "2.21.5"; "" if the file has no version
 	CUDA    string `json:"cuda"`    // "12.4"
-	HIP     string `json:"hip"`     // of RCCL, "6.2"
+	HIP     string `json:"hip"`     // for RCCL, such as "6.2"
 	From    string `json:"from"`    // LD_PRELOAD, LD_LIBRARY_PATH, wheel, torch, ld.so.cache, default
-	// Code lists the GPUs that it has code for. "sm_90" is machine code for compute capability 9.0;
-	// "compute_90" is PTX, which a driver translates for that capability and later. nil if unknown,
-	// as for an NCCL that is linked into torch.
+	// Code lists the GPU targets for which the library has code. "sm_90" is machine code for
+	// compute capability 9.0. "compute_90" is PTX, which a driver translates for that capability
+	// and later. Code is nil if unknown, as for an NCCL that is linked into torch.
 	Code []string `json:"code"`
 }
 
-// Protobuf is what decides whether generated protobuf code can load.
+// Protobuf holds what decides whether generated protobuf code can load.
 type Protobuf struct {
 	Runtime string `json:"runtime"` // installed version
-	// OldGenerated lists packages whose _pb2.py were generated by protoc before 3.19. They fail on
-	// runtime 4 and later with "Descriptors cannot be created directly".
+	// OldGenerated lists packages whose _pb2.py files were generated by protoc before 3.19. With
+	// runtime 4 and later these files fail with "Descriptors cannot be created directly".
 	OldGenerated []string `json:"old_generated"`
-	// NewGenerated lists packages whose _pb2.py need a newer runtime than Runtime, with the version
-	// they need ("onnx needs 5.26.1").
+	// NewGenerated lists packages whose _pb2.py files need a newer runtime than Runtime. Each entry
+	// names the version that the package needs ("onnx needs 5.26.1").
 	NewGenerated []string `json:"new_generated"`
-	// Implementation is PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, "" if unset.
+	// Implementation is the value of PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, "" if it is unset.
 	Implementation string `json:"implementation"`
 }
 
-// Toolchain is what compiles DeepSpeed's ops on a node if the launch needs them.
-// torch.utils.cpp_extension looks for the same things in the same places.
+// Toolchain describes the programs and files that compile DeepSpeed's ops on a node, if the launch
+// needs them. torch.utils.cpp_extension looks for the same things in the same places.
 type Toolchain struct {
-	CUDAHome string `json:"cuda_home"` // where torch would find the toolkit, "" if nowhere
-	// CUDAFrom is the rule that finds it: CUDA_HOME, CUDA_PATH, nvcc in PATH, /usr/local/cuda.
+	CUDAHome string `json:"cuda_home"` // where torch would find the CUDA toolkit, "" if it would find none
+	// CUDAFrom is the rule by which torch finds the toolkit: CUDA_HOME, CUDA_PATH, nvcc in PATH,
+	// /usr/local/cuda.
 	CUDAFrom string `json:"cuda_from,omitempty"`
 	NVCC     string `json:"nvcc"` // $CUDAHome/bin/nvcc, "" if it does not exist
 	CUDA     string `json:"cuda"` // the toolkit's version, "12.4"; "" if unknown
 	CXX      string `json:"cxx"`  // the compiler that torch would run ($CXX, else c++), "" if not in PATH
-	// CXXVersion is the compiler's answer to -dumpfullversion -dumpversion, "" if it gives none.
+	// CXXVersion is what the compiler prints for -dumpfullversion -dumpversion, "" if it prints
+	// nothing.
 	CXXVersion string `json:"cxx_version,omitempty"`
-	Ninja      string `json:"ninja"`                     // path in PATH, "" if not found
+	Ninja      string `json:"ninja"`                     // path of ninja in PATH, "" if not found
 	PythonH    bool   `json:"python_h"`                  // the interpreter's headers are installed
-	LibAIO     bool   `json:"libaio"`                    // libaio.h and libaio.so, for async_io
+	LibAIO     bool   `json:"libaio"`                    // libaio.h and libaio.so exist, which async_io needs
 	Extensions string `json:"extensions"`                // where torch keeps compiled extensions: TORCH_EXTENSIONS_DIR, else ~/.cache/torch_extensions
-	Lock       string `json:"lock,omitempty" fact:"own"` // an abandoned lock there, for which a build waits forever
-	// Builds are the directories in which the launch's ops are compiled, by op. Built are the ops
-	// that are already compiled there.
+	Lock       string `json:"lock,omitempty" fact:"own"` // an abandoned lock in Extensions, for which a build waits forever
+	// Builds lists the directories in which the launch's ops are compiled, by op. Built lists the
+	// ops that are already compiled in them.
 	Builds []Place  `json:"builds,omitempty" fact:"key=role"`
 	Built  []string `json:"built,omitempty" fact:"volatile"`
 }

@@ -4,10 +4,11 @@ package facts
 
 import "strings"
 
-// Unrecorded returns the facts that are missing in a saved node, or the objects that would hold
-// them, with "*" for the names of entries. The result is never larger than the number of facts,
-// however many entries the file has. It leaves out facts that JSON omits when they are empty; new
-// facts have no omitempty.
+// Unrecorded returns the facts that are missing in a saved node, with "*" for the names of entries.
+// If an object that would hold facts is missing, Unrecorded returns the object.
+//
+// The result is never larger than the number of facts, however many entries the file has.
+// Unrecorded leaves out facts that JSON omits when they are empty; new facts have no omitempty.
 func Unrecorded(saved map[string]any) map[string]bool {
 	var lacking map[string]bool
 	_, fields := plan()
@@ -28,7 +29,7 @@ func Unrecorded(saved map[string]any) map[string]bool {
 	return lacking
 }
 
-// eachHolder visits the JSON objects that have the last name of a path, or would have it.
+// eachHolder visits the JSON objects that contain the last name of a path, or would contain it.
 func eachHolder(value any, path []string, visit func(holder map[string]any, name string)) {
 	name, below := path[0], path[1:]
 	switch value := value.(type) {
@@ -50,8 +51,8 @@ func eachHolder(value any, path []string, visit func(holder map[string]any, name
 	}
 }
 
-// Records reports whether the file from which the node was read has a fact. It returns true if the
-// node was not read from a file.
+// Records reports whether the file from which the node was read contains a fact. It returns true if
+// the node was not read from a file.
 func (n *Node) Records(path string) bool {
 	for lacking := range n.Unrecorded {
 		if Covers(lacking, path) {
@@ -61,13 +62,14 @@ func (n *Node) Records(path string) bool {
 	return true
 }
 
-// Covers reports whether a path is one of [Unrecorded], or is below it.
+// Covers reports whether a path is one of the paths that [Unrecorded] returns, or is below one of
+// them.
 func Covers(unrecorded, path string) bool {
 	return matches(unrecorded, path) || matches(unrecorded+".*", path)
 }
 
-// matches reports whether a path fits a pattern in which "*" stands for names, which may contain
-// dots.
+// matches reports whether a path matches a pattern. In the pattern "*" stands for names, which may
+// contain dots.
 func matches(pattern, path string) bool {
 	before, after, named := strings.Cut(pattern, "*")
 	rest, begins := strings.CutPrefix(path, before)

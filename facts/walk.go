@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// fieldOf maps each section to its field of Facts, by the JSON name that both share.
+// fieldOf maps each section to the field of Facts that has the same JSON name.
 var fieldOf = func() map[Section]reflect.StructField {
 	fields := map[Section]reflect.StructField{}
 	for of := range reflect.TypeFor[Facts]().Fields() {
@@ -27,12 +27,12 @@ var fieldOf = func() map[Section]reflect.StructField {
 // Sections returns all sections, sorted.
 func Sections() []Section { return slices.Sorted(maps.Keys(fieldOf)) }
 
-// section returns the pointer to a section, which must exist.
+// section returns the field of Facts for a section. The section must exist.
 func (f *Facts) section(s Section) reflect.Value {
 	return reflect.ValueOf(f).Elem().FieldByIndex(fieldOf[s].Index)
 }
 
-// Has reports whether the section was seen.
+// Has reports whether the facts contain the section.
 func (f *Facts) Has(s Section) bool {
 	_, known := fieldOf[s]
 	return known && !f.section(s).IsNil()
@@ -45,25 +45,26 @@ func (f *Facts) Take(s Section, from Facts) {
 	}
 }
 
-// field is a section, a field below it, or what the entries of a list or a map have in common. It
-// holds what the types and tags say, so that they are read once and not in every walk.
+// field is a section, a field below it, or the common properties of the entries of a list or a map.
+// It stores what the types and tags say, so that a walk does not read them again.
 type field struct {
 	Description
-	name  string   // in JSON; "*" for entries
-	names []string // the names on its path
-	index []int    // position in its struct
-	below []*field // the fields of a struct; the single entry field of a list or a map
-	by    string   // the JSON name of the key of a list's entries, "" for no key
-	key   []int    // for such an entry: the position of the key in it
+	name  string   // JSON name; "*" for entries
+	names []string // the names on the field's path
+	index []int    // position in the field's struct
+	below []*field // the fields of a struct, or the single entry field of a list or a map
+	by    string   // the JSON name of the field that is the key of a list's entries, "" for no key
+	key   []int    // for an entry with a key: the position of the key in the entry
 
-	compared bool // nodes should have the same value
-	own      bool // it differs from node to node, and lasts
-	lasts    bool // it stays the same until somebody changes the node
-	recorded bool // a saved node has it, if it has the object that holds it
-	optional bool // JSON omits it if it is empty
+	compared bool // similar nodes should have the same value
+	own      bool // the value differs from node to node, and lasts
+	lasts    bool // the value stays the same until somebody changes the node
+	recorded bool // a saved node has the field if it has the object that holds the field
+	optional bool // JSON omits the field if it is empty
 }
 
-// plan returns the field of each section, and all fields. A field comes before those below it.
+// plan returns the field of each section, and a list of all fields. In the list, a field comes
+// before the fields below it.
 var plan = sync.OnceValues(func() (sections map[Section]*field, all []*field) {
 	top := &field{compared: true, lasts: true, recorded: true}
 	top.add(reflect.TypeFor[Facts](), nil, &all)
@@ -74,8 +75,8 @@ var plan = sync.OnceValues(func() (sections map[Section]*field, all []*field) {
 	return sections, all
 })
 
-// add adds the fields of type t below f. It enters a struct that contains its own type twice, as a
-// rendezvous contains the next one.
+// add adds the fields of type t below f. If a struct contains its own type, as a rendezvous
+// contains the next one, add enters the struct only twice.
 func (f *field) add(t reflect.Type, within []reflect.Type, all *[]*field) {
 	put := func(below field, t reflect.Type) {
 		below.names = append(slices.Clip(f.names), below.name)
@@ -118,7 +119,7 @@ func (f *field) add(t reflect.Type, within []reflect.Type, all *[]*field) {
 	}
 }
 
-// holding returns the field for the struct field of.
+// holding returns the field that describes the struct field of.
 func (f *field) holding(of reflect.StructField) field {
 	name, options, _ := strings.Cut(of.Tag.Get("json"), ",")
 	fact, lasting := of.Tag.Get("fact"), of.Tag.Get("lasting")
@@ -139,8 +140,8 @@ func (f *field) holding(of reflect.StructField) field {
 	}
 }
 
-// walk visits the value of a field, and then the values below it whose fields are taken. Paths have
-// the names of entries.
+// walk visits the value of a field, and then the values below it whose fields taken accepts. The
+// paths contain the names of entries.
 func (f *field) walk(path string, v reflect.Value, taken func(*field) bool, visit func(f *field, path string, v reflect.Value)) {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -176,14 +177,16 @@ func join(path, name string) string {
 }
 
 // EachComparable visits the facts of a section that nodes should share, in no fixed order. Paths
-// are the JSON names joined by dots ("python.packages.protobuf", "net.interfaces.eth0.mtu"); values
-// are JSON. It does not visit what a node lacks: a comparison must count that absence as a value.
+// are the JSON names joined by dots ("python.packages.protobuf", "net.interfaces.eth0.mtu"). Values
+// are JSON. EachComparable does not visit what a node lacks, so a comparison must treat a missing
+// path as a value.
 func (f *Facts) EachComparable(s Section, visit func(path, value string)) {
 	f.eachValue(s, visit, func(at *field) bool { return at.compared })
 }
 
-// EachOwn visits, in the same form, the lasting facts of a section that may differ from node to
-// node. They stay the same on one node until somebody changes it.
+// EachOwn visits the lasting facts of a section that may differ from node to node. Paths and values
+// have the same form as in EachComparable. On one node these facts stay the same until somebody
+// changes the node.
 func (f *Facts) EachOwn(s Section, visit func(path, value string)) {
 	f.eachValue(s, visit, func(at *field) bool { return at.own || at.compared && at.Kind == "" })
 }
@@ -196,10 +199,10 @@ func (f *Facts) eachValue(s Section, visit func(path, value string), taken func(
 	})
 }
 
-// EachEntry visits every entry of a section's lists whose entries are matched by a field
-// (`fact:"key=…"`). It passes the entry's path ("net.interfaces.eth0", "nvml.cards.0"), an outer
-// entry before those inside it. Comparisons use it to distinguish a new or removed entry from one
-// whose values changed.
+// EachEntry visits every entry of those lists of a section whose entries are matched by a field
+// (`fact:"key=…"`). It passes the entry's path ("net.interfaces.eth0", "nvml.cards.0"). An outer
+// entry comes before the entries inside it. With it a comparison can distinguish a new or removed
+// entry from an entry whose values changed.
 func (f *Facts) EachEntry(s Section, visit func(path string)) {
 	f.walk(s, func(at *field) bool { return at.compared }, func(at *field, path string, _ reflect.Value) {
 		if at.key != nil {
@@ -213,8 +216,8 @@ func (f *Facts) walk(s Section, taken func(*field) bool, visit func(*field, stri
 	sections[s].walk(string(s), f.section(s), taken, visit)
 }
 
-// encode returns the value as JSON. Fleets are large and most facts are short and simple, so those
-// skip the general encoder.
+// encode returns the value as JSON. Fleets are large and most facts are short and simple, so encode
+// handles those without the general encoder.
 func encode(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -228,7 +231,7 @@ func encode(v reflect.Value) string {
 	}
 	text, err := json.Marshal(v.Interface())
 	if err != nil {
-		panic("facts: " + err.Error()) // plain values always encode
+		panic("facts: " + err.Error()) // encoding plain values never fails
 	}
 	return string(text)
 }
@@ -237,15 +240,15 @@ func needsEscape(r rune) bool {
 	return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r)
 }
 
-// Alike reports whether EachComparable visits the same in a section of two nodes, without building
-// paths and values. It costs a small part of a walk, and most machines of a fleet are alike. False
-// may also mean that a list is in another order.
+// Alike reports whether EachComparable visits the same paths and values in a section of two nodes.
+// It does not build paths and values, so it costs a small part of a walk. Most machines of a fleet
+// are alike. Alike may also return false if only the order of a list differs.
 func (f *Facts) Alike(other *Facts, s Section) bool {
 	sections, _ := plan()
 	return sections[s].alike(f.section(s), other.section(s))
 }
 
-// alike compares two values in parallel, in the way that walk visits one.
+// alike compares two values in parallel, in the same way as walk visits one value.
 func (f *field) alike(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.Pointer:

@@ -16,7 +16,7 @@ import (
 
 func (r *run) noCallBack() string { return r.Prediction.NoCallBack(r.fleet.Head) }
 
-// anywhere is where mpirun listens: on all interfaces.
+// anywhere is the address on which mpirun listens: all interfaces.
 const anywhere = "0.0.0.0"
 
 // callBack makes the launching machine listen as mpirun does, and makes every member call it as
@@ -62,7 +62,7 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 		seen, err := agent.Call.Ask(ctx, m.agent, calls)
 		result := facts.CallBack{Name: back.Name, Error: seen.Error, Failed: seen.Failed}
 		r.excuse(result.Failed, m, w)
-		_, answers := seen.Reached[r.fleet.Head.Name] // at least at one address
+		_, answers := seen.Reached[r.fleet.Head.Name] // the node reached the launching machine at one address or more
 		for _, address := range to {
 			if answers && !slices.ContainsFunc(seen.Failed, func(path facts.Path) bool { return path.To == address }) {
 				result.Reached = append(result.Reached, address)
@@ -73,8 +73,8 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 	})
 }
 
-// calledAt returns the addresses that a node calls for a name from Hydra: the name's first IPv4
-// address, or none. known is false if the node's lookup is unknown.
+// calledAt returns the addresses that a node calls for a name from Hydra. These are the name's
+// first IPv4 address, or none. known is false if the result of the node's lookup is unknown.
 //
 // Source: pmodels/mpich 4.0, src/mpl/src/sock/mpl_sockaddr.c, MPL_get_sockaddr, which uses AF_INET
 // by default.

@@ -14,45 +14,46 @@ import (
 	"preflight/launch"
 )
 
-// Drill is a test that nodes perform with each other, after they have been probed.
+// Drill is a test that the nodes perform with each other after they have been probed.
 type Drill struct {
-	Section facts.Section // the section that it fills in, on every node
+	Section facts.Section // the section that the drill fills in on every node
 	Phase   Phase
-	// Checks are the IDs of the checks that need the section. If none of them runs, the drill does
-	// not either.
+	// Checks lists the IDs of the checks that need the section. If none of these checks runs, the
+	// drill does not run either.
 	Checks []string
-	// Last is set for a drill that no other may disturb. It runs alone, after all drills without
-	// Last.
+	// Last is set for a drill that no other drill may disturb. It runs by itself, after all drills
+	// without Last.
 	Last bool
 	// Alone is set for a drill of the launching machine. Its section belongs to that machine and
 	// not to any node.
 	Alone bool
-	// Peers is set if a node needs another one for the drill.
+	// Peers is set if a node needs at least one other node for the drill.
 	Peers bool
-	// After is the drill that must run first, "" for none. Patience is how long to wait for it at
-	// most, 0 for until it ends.
+	// After is the drill that must run before this one, or "" for none. Patience is the longest
+	// time to wait for that drill; 0 waits until it ends.
 	After    facts.Section
 	Patience time.Duration
-	// Limit is the time limit for a node's part, 0 if the drill sets its own.
+	// Limit is the time limit for each node's part of the drill. It is 0 if the drill sets its own
+	// limit.
 	Limit time.Duration
-	// notTried returns why this launch does not need the drill, "" if it does. It is nil if every
-	// launch needs it.
+	// notTried returns why this launch does not need the drill, or "" if the launch needs it. The
+	// function is nil if every launch needs the drill.
 	notTried func(*run) string
-	// run performs the drill with the members. A node that is lost during it affects no other node.
+	// run performs the drill with the members. If a node is lost during the drill, no other node is
+	// affected.
 	run func(*run, context.Context, Drill)
 }
 
-// launching is what users know this machine as.
+// launching is the name of this machine in messages to users.
 const launching = "the launching machine"
 
-// patience is the longest that most drills wait for the drill before them. They wait so that the
-// earlier drill of a healthy fleet measures an idle network. The wait is limited so that a sick
-// node that keeps the earlier drill busy does not delay the later one for long. The wait costs a
-// healthy fleet nothing: eight nodes meet and call each other in 0.1 s and log in to each other in
-// seconds.
+// patience is the longest time that most drills wait for the drill in After. They wait so that the
+// earlier drill of a healthy fleet measures an idle network. The wait is limited because a sick
+// node can keep the earlier drill busy for long. The wait costs a healthy fleet nothing: eight
+// nodes meet and call each other in 0.1 s, and log in to each other in seconds.
 const patience = 500 * time.Millisecond
 
-// Drills are all drills. A new drill is one new row.
+// Drills lists all drills. To add a drill, add one row.
 var Drills = []Drill{
 	{
 		Section: facts.SectionRendezvous, Phase: "rendezvous", Checks: []string{"rendezvous"},
@@ -84,16 +85,16 @@ var Drills = []Drill{
 	},
 }
 
-// The drills of these checks are expensive on large fleets, and run there only if the user names
-// the check.
+// The drills of these checks are expensive on large fleets. On a large fleet they run only if the
+// user names the check.
 const (
 	checkLogins    = "ssh-between-nodes"
 	checkRehearsal = "launcher-ready"
 )
 
-// meshPhase is also needed outside the mesh drill: throughput may be the first drill to plan the
-// addresses. The phases with 2 are second attempts on the addresses that lead to the peers, for
-// launches whose ranks use unreliable ones.
+// meshPhase has a constant because throughput may be the first drill to plan the addresses. The
+// phases with 2 are second attempts for launches whose ranks use unreliable addresses. These
+// attempts use the addresses that lead to the peers.
 const (
 	meshPhase       Phase = "mesh"
 	meshAgain       Phase = "mesh 2"
@@ -102,31 +103,31 @@ const (
 
 // run is the state of one fleet's drills.
 type run struct {
-	Job                        // its prediction is completed with the facts of the nodes that reported
+	Job                        // Job's prediction is completed with the facts of the nodes that reported
 	fleet   *facts.Fleet       // every node, lost or not
-	members members            // the nodes that reported, in hostfile order
-	token   string             // distinguishes calls of this run from other calls
-	shared  map[netip.Addr]int // addresses that several machines have
-	plans   []*addressPlan     // of the mesh; nil until the members listen
+	members members            // members lists the nodes that reported, in hostfile order
+	token   string             // token distinguishes this run's connections from all others
+	shared  map[netip.Addr]int // shared counts the machines that have the same address
+	plans   []*addressPlan     // plans lists the mesh's address plans; nil until the members listen
 }
 
 func (job Job) newRun(fleet *facts.Fleet) *run {
-	if head := job.Head; head != nil { // an earlier, spoilt attempt may have left results
+	if head := job.Head; head != nil { // removes results that an earlier attempt may have left
 		head.Rehearsal = nil
 		delete(head.Missing, facts.SectionRehearsal)
 	}
 	return &run{Job: job, fleet: fleet, token: crand.Text()}
 }
 
-// assemble sets what all drills rely on, once the members are known.
+// assemble sets the values that all drills need, once the members are known.
 func (r *run) assemble() {
 	r.Prediction = r.Prediction.Resolved(r.fleet.Nodes)
 	r.shared = launch.SharedAddresses(r.members.nodes())
 	r.fleet.NotTried = r.notTried()
 }
 
-// try runs the drills among the members: all at the same time, or with last the drills that no
-// other may disturb, one after the other.
+// try runs the drills among the members. Without last, it runs all ordinary drills at the same
+// time. With last, it runs the drills that no other drill may disturb, one after the other.
 func (r *run) try(ctx context.Context, last bool) {
 	ended := map[facts.Section]chan struct{}{}
 	for _, d := range Drills {
@@ -153,8 +154,8 @@ func (r *run) try(ctx context.Context, last bool) {
 	all.Wait()
 }
 
-// await waits until end is closed, at most for limit, or without limit if it is 0. It returns at
-// once if end is nil.
+// await waits until end is closed, for no longer than limit. A limit of 0 means no limit. await
+// returns at once if end is nil.
 func await(end <-chan struct{}, limit time.Duration) {
 	if end == nil {
 		return
@@ -169,7 +170,7 @@ func await(end <-chan struct{}, limit time.Duration) {
 	}
 }
 
-// notTried returns the sections that this launch does not need to try, with the reason.
+// notTried maps each section that this launch does not need to try to the reason.
 func (r *run) notTried() map[facts.Section]string {
 	not := r.unneeded()
 	for _, d := range Drills {
@@ -191,7 +192,7 @@ func (r *run) notTried() map[facts.Section]string {
 	return not
 }
 
-// switchedOff returns why no check needs a drill, "" if one does.
+// switchedOff returns why no check needs a drill, or "" if a check needs it.
 func (r *run) switchedOff(d Drill) (why string) {
 	for _, check := range d.Checks {
 		if why = r.SwitchedOff(check); why == "" {
@@ -201,8 +202,8 @@ func (r *run) switchedOff(d Drill) (why string) {
 	return why
 }
 
-// each runs the members' parts of a phase at the same time, each within limit, and emits progress
-// events.
+// each runs all members' parts of a phase at the same time. Every part has the time limit limit,
+// and each emits progress events.
 func (r *run) each(ctx context.Context, phase Phase, who members, limit time.Duration, work func(context.Context, *member) error) {
 	if len(who) > 0 {
 		r.emit(Event{Phase: phase, Step: Began, Nodes: len(who)})

@@ -18,22 +18,22 @@ import (
 	"preflight/remote"
 )
 
-// endpointTime is the time limit of a machine for finding out who answers at an endpoint.
+// endpointTime is how long a machine may take to find out which process answers at an endpoint.
 const endpointTime = 5 * time.Second
 
-// Asked is one node and what it found at an endpoint.
+// Asked is one node with what it found at an endpoint.
 type Asked struct {
 	facts.Node
 	Seen *facts.Endpoint // nil if the node could not try
 	Lost string          // why a node that was reached could not try
-	// Jobs are the launches that run there; nil with the reason in JobsLost.
+	// Jobs holds the launches that run on the node. If it is nil, JobsLost holds the reason.
 	Jobs     *facts.Jobs
 	JobsLost string
 }
 
-// AskEndpoint reports who answers at host:port, seen from this machine and, all at the same time,
-// from every node of the launch (there may be none). It asks nothing that could disturb a running
-// job.
+// AskEndpoint reports which process answers at host:port, seen from this machine and from every
+// node of the launch. All machines try at the same time; the launch may have no nodes. AskEndpoint
+// sends no request that could disturb a running job.
 func AskEndpoint(ctx context.Context, job Job, endpoint string) (here facts.Endpoint, nodes []Asked) {
 	nodes, stood := hostsys.Anew(ctx, func(ctx context.Context) (nodes []Asked) {
 		here, nodes = job.askEndpoint(ctx, endpoint)
@@ -54,7 +54,7 @@ func (job Job) askEndpoint(ctx context.Context, endpoint string) (here facts.End
 	own.Go(func() { here = drill.Identify(ctx, endpoint, endpointTime) })
 	job.askAll(ctx, Asking, jobsTime+endpointTime, func(i int) *facts.Node { return &nodes[i].Node }, func(ctx context.Context, at *remote.Agent, i int) error {
 		node := &nodes[i]
-		node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // a lost agent is reported below
+		node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // the code below reports a lost agent
 		seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime, Of: runAt(node.Jobs, port(endpoint))})
 		if err != nil {
 			node.Lost = lostReason(err)
@@ -67,8 +67,8 @@ func (job Job) askEndpoint(ctx context.Context, endpoint string) (here facts.End
 	return here, nodes
 }
 
-// askAll calls ask for every node of the launch that is reached, all at the same time. i is the
-// node's position in the hostfile.
+// askAll calls ask for every node of the launch that it reaches, for all of them at the same time.
+// i is the node's position in the hostfile.
 func (job Job) askAll(ctx context.Context, phase Phase, limit time.Duration, nodeOf func(i int) *facts.Node, ask func(ctx context.Context, at *remote.Agent, i int) error) {
 	nodes := job.empty().Nodes
 	for i, node := range nodes {
@@ -99,8 +99,9 @@ func (job Job) askAll(ctx context.Context, phase Phase, limit time.Duration, nod
 	job.emit(Event{Phase: phase, Step: Ended})
 }
 
-// runAt returns the run ID and size that a torchrun launcher on a node was given, if its rendezvous
-// is at the port, and how often it has restarted its ranks.
+// runAt describes the run of a torchrun launcher on a node whose rendezvous is at the port. It
+// returns the run ID and the size that the launcher was given, and how often it has restarted its
+// ranks.
 func runAt(jobs *facts.Jobs, port int) (run drill.Run) {
 	if jobs == nil {
 		return run
@@ -111,7 +112,7 @@ func runAt(jobs *facts.Jobs, port int) (run drill.Run) {
 		}
 		run.Restarts = max(run.Restarts, p.Restarts)
 		if p.Kind == facts.JobLauncher && p.Program == "torchrun" && run.ID == "" {
-			run.ID = cmp.Or(p.RunID, "none") // the default of torch/distributed/run.py
+			run.ID = cmp.Or(p.RunID, "none") // torchrun's default in torch/distributed/run.py
 			least, _, _ := strings.Cut(p.Nodes, ":")
 			run.Nodes, _ = strconv.Atoi(least) // 0 if it is not a number
 		}
@@ -119,7 +120,7 @@ func runAt(jobs *facts.Jobs, port int) (run drill.Run) {
 	return run
 }
 
-// port returns the port of host:port, 0 for none.
+// port returns the port of host:port, or 0 if there is none.
 func port(endpoint string) int {
 	_, text, _ := net.SplitHostPort(endpoint)
 	number, _ := strconv.Atoi(text)

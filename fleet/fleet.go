@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fleet performs a run. It reaches every node, lets an agent there report facts, and then
-// runs the drills, which show what only several nodes together can show. It decides who waits for
-// whom, and reports progress.
+// runs the drills, which test what only several nodes together can show. It decides which part of a
+// run waits for which other part, and reports progress.
 //
-// It does not evaluate what it gathers, and it does not wait for a node longer than that node's
-// time limit. Results keep hostfile order, there are no batches, and a lost node affects no other.
-// A drill is one row of [Drills].
+// The package does not evaluate the facts that it gathers, and it waits for no node longer than
+// that node's time limit. Results keep hostfile order, there are no batches, and a lost node
+// affects no other. Each drill is one row of [Drills].
 package fleet
 
 import (
@@ -25,54 +25,56 @@ import (
 	"preflight/remote"
 )
 
-// AtOnce limits how many nodes are being reached or probed at the same time. It is far above the
-// number of logins that two cores can handle, so that nodes which only wait for a dead peer's
-// deadline do not delay the others.
+// AtOnce limits how many nodes are reached or probed at the same time. It is far above the number
+// of logins that two cores can handle. Many nodes may only wait for a dead peer's deadline, and
+// these must not delay the others.
 const AtOnce = 512
 
-// answerTime is the part of a node's time that the agent leaves unused, so that its report about a
-// hanging section still arrives before preflight gives the node up.
+// answerTime is the part of a node's time that the agent does not use. It lets the agent's report
+// about a hanging section arrive before preflight gives up the node.
 const answerTime = 500 * time.Millisecond
 
-// answerTimeOf is the same for probing: the longer it may take, the more time a busy node gets for
-// its answer.
+// answerTimeOf returns the answerTime for probing. The longer the probing may take, the more time a
+// busy node gets for its answer.
 func answerTimeOf(left time.Duration) time.Duration {
 	return min(max(left/8, answerTime), 4*answerTime)
 }
 
-// interruptedTime is the time for the drills after the user interrupts the wait for the last nodes.
-// It is enough for a healthy fleet and for a mesh that loses packets.
+// interruptedTime is how long the drills may run after the user interrupts the wait for the last
+// nodes. It is enough for a healthy fleet and for a mesh that loses packets.
 const interruptedTime = 5 * time.Second
 
-// Job is what package fleet has to do.
+// Job holds what package fleet needs for a run.
 type Job struct {
 	Head       *facts.Node // the launching machine, already probed
 	Prediction launch.Prediction
 	Remote     *remote.Client
-	Timeout    time.Duration // per node, from name lookup to its last probed section
-	// Throughput is how long neighbours send to each other, 0 to skip the measurement.
+	Timeout    time.Duration // time limit of each node, from name lookup to its last probed section
+	// Throughput is how long neighbours send to each other; 0 skips the measurement.
 	Throughput time.Duration
 	Smoke      Smoke
-	// SwitchedOff returns why a check does not run, "" if it does.
+	// SwitchedOff returns why a check does not run, or "" if the check runs.
 	SwitchedOff func(check string) (why string)
-	// AskedFor reports whether the user named a check explicitly, whatever it costs.
+	// AskedFor reports whether the user named a check explicitly. Such a check runs whatever it
+	// costs.
 	AskedFor func(check string) bool
-	// Progress receives every step of every node; nil if nobody listens. Many goroutines call it at
-	// the same time and wait until it returns.
+	// Progress receives every step of every node. It is nil if the caller wants no progress. Many
+	// goroutines call it at the same time, and each waits until it returns.
 	Progress func(Event)
 
-	alike *alike // of the nodes that are being probed
+	alike *alike // shared by the nodes that are being probed
 }
 
-// Look gathers the facts of the planned launch: first from all nodes at the same time, then with
-// the drills. Results keep hostfile order. The prediction is the job's, completed with what the
-// nodes reported.
+// Look gathers the facts of the planned launch. It first probes all nodes at the same time and then
+// runs the drills. Results keep hostfile order. The returned prediction is the job's own, completed
+// with what the nodes reported.
 func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	return job.withRetry(ctx, Job.look)
 }
 
-// withRetry calls look, and calls it again if this machine stood still in between. If that happens
-// twice, it reports nothing about any node, because the answers cannot be trusted.
+// withRetry calls look. If this machine stood still during the call (stopped, asleep or frozen),
+// withRetry calls look again. If the machine stands still in both calls, withRetry reports nothing
+// about any node, because the answers cannot be trusted.
 func (job Job) withRetry(ctx context.Context, look func(Job, context.Context) (facts.Fleet, launch.Prediction)) (facts.Fleet, launch.Prediction) {
 	prediction, w := job.Prediction, hostsys.BeginWait()
 	fleet, stood := hostsys.Anew(ctx, func(ctx context.Context) (fleet facts.Fleet) {
@@ -95,10 +97,11 @@ func (job Job) withRetry(ctx context.Context, look func(Job, context.Context) (f
 	return fleet, prediction
 }
 
-// look is a whole run: every node is reached and probed, then the nodes that reported run the
-// drills. The drills begin when every node has reported or run out of time. If the user interrupts
-// that wait, they begin among the nodes that have reported, and get interruptedTime. An interrupt
-// after that ends them at once.
+// look performs a whole run. It reaches and probes every node; then the nodes that reported run the
+// drills. The drills begin when every node has reported or run out of time.
+//
+// If the user interrupts that wait, the nodes that have already reported begin the drills and get
+// interruptedTime. An interrupt during the drills ends them at once.
 func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	keepSmall(len(job.Prediction.Hosts))
 	fleet := job.empty()
@@ -107,9 +110,9 @@ func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	defer hangUp(nil)
 	r.members = job.lookAtAll(ctx, agents, fleet.Nodes)
 	defer r.members.close()
-	drills, end := context.WithCancel(agents) // stops the listeners
+	drills, end := context.WithCancel(agents) // end stops the listeners
 	defer end()
-	rest := time.Duration(0) // what the drills have left when ctx ends
+	rest := time.Duration(0) // how long the drills may continue after ctx ends
 	if _, stood := errors.AsType[*hostsys.StoodStill](context.Cause(ctx)); ctx.Err() != nil && !stood {
 		rest = interruptedTime
 	}
@@ -118,16 +121,16 @@ func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	})()
 	r.assemble()
 	r.try(drills, false)
-	if ctx.Err() != nil { // sections with a last row take longer
+	if ctx.Err() != nil { // sections whose last row is present take longer
 		hangUp(context.Cause(ctx))
 	}
 	r.try(drills, true)
 	return fleet, r.Prediction
 }
 
-// lookAtAll reaches and probes every node, and returns those that reported, in hostfile order. When
-// ctx ends it gives up the others. The agents of those that reported live until the context agents
-// ends.
+// lookAtAll reaches and probes every node, and returns the nodes that reported, in hostfile order.
+// When ctx ends, it gives up the other nodes. The agents of the nodes that reported live until the
+// context agents ends.
 func (job Job) lookAtAll(ctx, agents context.Context, nodes []facts.Node) (came members) {
 	asking := job.asking(ctx)
 	job.alike = &alike{}
@@ -154,7 +157,7 @@ func (job Job) lookAtAll(ctx, agents context.Context, nodes []facts.Node) (came 
 	return came
 }
 
-// empty returns the fleet with nothing but what the hostfile says about each node.
+// empty returns a fleet whose nodes hold only what the hostfile says about them.
 func (job Job) empty() facts.Fleet {
 	fleet := facts.Fleet{Head: job.Head, Nodes: make([]facts.Node, len(job.Prediction.Hosts))}
 	for i, host := range job.Prediction.Hosts {
@@ -177,8 +180,8 @@ func eachNode(n, atOnce int, work func(i int)) {
 	all.Wait()
 }
 
-// reach connects to a node and records in the node's facts what it met on the way. The caller must
-// close the agent, which is nil if the node was not reached.
+// reach connects to a node and records in the node's facts what it found on the way. The caller
+// must close the agent. The agent is nil if the node was not reached.
 func (job Job) reach(ctx context.Context, node *facts.Node) (*remote.Agent, *remote.Trace) {
 	job.emit(Event{Phase: Reaching, Step: Began, Node: node.Name})
 	agent, trace, err := job.Remote.Reach(ctx, node.Name)
@@ -190,9 +193,9 @@ func (job Job) reach(ctx context.Context, node *facts.Node) (*remote.Agent, *rem
 	return agent, trace
 }
 
-// lookAt reaches one node and probes it. Whatever happens, every section ends up either present or
-// missing with a reason. The caller must close the agent, which is nil if the node was lost. Once
-// the node is reached, lookAt calls looking, and asked for what to probe.
+// lookAt reaches one node and probes it. In every case, each section ends up either present or
+// missing with a reason. Once the node is reached, lookAt calls looking, and then calls asked to
+// learn what to probe. The caller must close the agent, which is nil if the node was lost.
 func (job Job) lookAt(ctx context.Context, node *facts.Node, asked func() agent.Probing, looking func()) *remote.Agent {
 	w, end := hostsys.BeginWait(), time.Now().Add(job.Timeout)
 	limit, cancel := context.WithDeadline(ctx, end)
@@ -208,17 +211,17 @@ func (job Job) lookAt(ctx context.Context, node *facts.Node, asked func() agent.
 	node.Clock = &facts.Clock{Offset: at.Offset.Seconds(), Uncertainty: at.Uncertainty.Seconds()}
 	probing := asked()
 	left := time.Until(end)
-	probing.Deadline = max(left-answerTimeOf(left), time.Millisecond) // the probe would replace a deadline of 0 with its own
+	probing.Deadline = max(left-answerTimeOf(left), time.Millisecond) // the probe would replace a deadline of 0 with its default
 	err := remote.Excuse(job.probe(limit, at, node, probing), w)
 	job.ended(Looking, node.Name, err)
 	if failure := (*remote.Error)(nil); errors.As(err, &failure) {
-		// The agent started and was lost later. That is one root cause, unless the user interrupted
-		// the run.
+		// The agent started and was lost later. The lost agent is one root cause, unless the user
+		// interrupted the run.
 		if failure.Cause != remote.Interrupted {
 			node.SSH = sshFacts(trace, err)
 			node.Reached = false
 		}
-		go at.Close() // takes a while if it hangs, and nothing waits for it
+		go at.Close() // Close takes a while if the agent hangs, so nothing waits for it
 		return nil
 	}
 	return at
@@ -251,7 +254,7 @@ func lostReason(err error) string {
 	return fmt.Sprintf("lost: %s: %v", failure.Cause, failure.Err) // the reader of this text adds the node's name
 }
 
-// sshFacts copies what was met on the way to a node into the facts.
+// sshFacts converts what was recorded on the way to a node into facts.
 func sshFacts(trace *remote.Trace, err error) *facts.SSH {
 	ssh := &facts.SSH{
 		Carrier: trace.Carrier, Options: trace.Options, Inside: trace.Inside, User: trace.User, Port: trace.Port, Via: trace.Via, Banner: trace.Banner,
@@ -268,7 +271,7 @@ func sshFacts(trace *remote.Trace, err error) *facts.SSH {
 	return ssh
 }
 
-// failed records in the facts at which step the way to a node ended.
+// failed records in the facts at which step the connection to a node failed.
 func failed(ssh *facts.SSH, failure *remote.Error) {
 	ssh.Stage, ssh.Cause = string(failure.Stage), string(failure.Cause)
 	ssh.Message, ssh.Detail = failure.Err.Error(), failure.Detail

@@ -10,33 +10,34 @@ import (
 	"sync/atomic"
 )
 
-// By default Go collects garbage when the heap has doubled. At first that happens every few MB,
-// which costs a run with many nodes a fifth of its CPU time. With 10,000 nodes and 1 GiB of live
-// data it doubles the memory. So this package starts a collection when the heap reaches the size
-// that a fleet of this size needs, and beyond that after a fixed share of growth.
+// By default Go collects garbage whenever the heap has doubled. While the heap is small, that
+// happens every few MB, which costs a run with many nodes a fifth of its CPU time. With 10,000
+// nodes and 1 GiB of live data, the default doubles the memory. So this package starts a collection
+// when the heap reaches the size that a fleet of this size needs. Above that size it starts one
+// after a fixed share of growth.
 const (
 	heapOfRun    = 20 << 20 // bytes
 	heapOfNode   = 72 << 10 // bytes: its connection takes half of that, its facts a quarter
-	leastGarbage = 20       // percent of what is scanned
+	leastGarbage = 20       // percent of the memory that a collection scans
 	leastThrough = 4 << 20  // bytes; the Go runtime assumes at least this much
 )
 
-// heap is how many bytes a run may allocate before a collection; 0 before the first call of
+// heap is how many bytes a run may allocate before a collection. It is 0 until the first call of
 // keepSmall.
 var heap atomic.Int64
 
-// keepSmall makes this process collect garbage as a run with this number of nodes should, from now
-// on.
+// keepSmall sets when this process collects garbage, for a run with the given number of nodes.
 func keepSmall(nodes int) {
 	if os.Getenv("GOGC") == "" && heap.Swap(int64(heapOfRun+heapOfNode*nodes)) == 0 {
 		whenCollected(nil)
 	}
 }
 
-// collection is garbage at once. Its finalizer runs after every collection.
+// collection becomes garbage as soon as it is allocated. Its finalizer therefore runs after every
+// collection.
 type collection struct{ _ *collection }
 
-// whenCollected sets when the next collection starts.
+// whenCollected sets the heap size at which the next collection starts.
 func whenCollected(*collection) {
 	now := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	metrics.Read(now)
@@ -45,8 +46,8 @@ func whenCollected(*collection) {
 	runtime.SetFinalizer(&collection{}, whenCollected)
 }
 
-// mayCome returns how much garbage may accumulate until the heap is full, given what is kept now.
-// The result is in percent of what a collection scans: kept data, stacks and variables.
+// mayCome returns how much garbage may accumulate until the heap is full, given how much data is
+// kept now. The result is in percent of what a collection scans: kept data, stacks and variables.
 func mayCome(full, kept, through int64) int {
 	return int(max((full-kept)*100/max(through, leastThrough), leastGarbage))
 }

@@ -13,11 +13,12 @@ import (
 	"preflight/remote"
 )
 
-// hereReason is why drills do not run for a launch that stays on this machine.
+// hereReason says why drills do not run for a launch that stays on this machine.
 const hereReason = "there is no hostfile: the ranks start on this machine"
 
-// smokeHere lets the ranks of a launch on this machine compute and reduce with each other. It
-// returns "" if they did, otherwise why not. Their agent is this process.
+// smokeHere makes the ranks of a launch on this machine compute and reduce with each other. It
+// returns "" if the ranks did so, otherwise the reason why not. This process is the agent of these
+// ranks.
 func (job Job) smokeHere(ctx context.Context, fleet *facts.Fleet) (notTried string) {
 	r := job.newRun(fleet)
 	d := Drills[slices.IndexFunc(Drills, func(d Drill) bool { return d.Section == facts.SectionSmoke })]
@@ -55,7 +56,7 @@ func (localCarrier) Close() error { return nil }
 
 // localConnection is the connection to an agent in this process.
 type localConnection struct {
-	net.Conn // our end
+	net.Conn // the launching machine's end of the pipe
 	agentEnd net.Conn
 	ended    chan struct{} // closed when the agent has ended
 }
@@ -65,7 +66,7 @@ func (t *localConnection) Start(string, io.Writer) (*remote.Process, *remote.Err
 	go func() {
 		defer close(t.ended)
 		defer t.agentEnd.Close()
-		if agent.Run(context.Background(), t.agentEnd, t.agentEnd) != nil { // returns when the connection ends
+		if agent.Run(context.Background(), t.agentEnd, t.agentEnd) != nil { // Run returns when the connection ends
 			status = 1
 		}
 	}()
@@ -86,7 +87,7 @@ func (t *localConnection) Broken() *remote.Error { return nil }
 
 func (t *localConnection) LookOut(context.Context) remote.Lookout { return noLookout{} }
 
-// noLookout does nothing: there is no other machine to watch.
+// noLookout does nothing, because there is no other machine to watch.
 type noLookout struct{}
 
 func (noLookout) Tell(*remote.Error) {}

@@ -15,11 +15,11 @@ import (
 
 func (r *run) noHub() string { return r.Prediction.NoFetching(r.members.nodes()) }
 
-// waysToHub are the variables that determine how the Hub is reached.
+// waysToHub lists the environment variables that determine how a node reaches the Hub.
 var waysToHub = []string{"HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 
-// hub lets every member that must download something connect to the Hub. Nodes that are configured
-// not to connect are left out.
+// hub makes every member that must download something connect to the Hub. It leaves out nodes that
+// are configured not to connect.
 func (r *run) hub(ctx context.Context, d Drill) {
 	var exports []facts.Setting
 	hidden := ""

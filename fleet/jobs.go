@@ -15,23 +15,24 @@ import (
 	"preflight/remote"
 )
 
-// jobsTime is the time limit for a node to list the processes of launches. A node with many
+// jobsTime is how long a node may take to list the processes of launches. A node with many
 // thousands of processes takes a second.
 const jobsTime = 10 * time.Second
 
-// stacksTime is the time limit for a node to read the Python stacks of its ranks: eight of them,
-// two at a time.
+// stacksTime is how long a node may take to read the Python stacks of its ranks. A node usually has
+// eight ranks, and py-spy reads two at a time.
 const stacksTime = 20 * time.Second
 
-// JobsOn is one node and the launches that run there.
+// JobsOn is one node with the launches that run on it.
 type JobsOn struct {
 	facts.Node
 	Jobs *facts.Jobs // nil if the node could not list them
 	Lost string      // why a node that was reached could not list them
 }
 
-// ListJobs lists, on all nodes at the same time, the processes of launches and who is at a port, 0
-// for no port. It contacts and signals none of these processes.
+// ListJobs lists the processes of launches and the processes at a port, on all nodes at the same
+// time. A port of 0 stands for no port. ListJobs neither contacts nor signals any of these
+// processes.
 func ListJobs(ctx context.Context, job Job, port int) []JobsOn {
 	nodes, stood := hostsys.Anew(ctx, func(ctx context.Context) []JobsOn { return job.listJobs(ctx, port) })
 	if len(stood) > 1 {
@@ -42,8 +43,8 @@ func ListJobs(ctx context.Context, job Job, port int) []JobsOn {
 	return nodes
 }
 
-// ReadStacks reads the Python stacks of some processes, on all nodes at the same time. pids and the
-// result are keyed by node name. The result lacks nodes that are lost.
+// ReadStacks reads the Python stacks of the given processes, on all nodes at the same time. pids
+// and the result are keyed by node name. The result has no entries for nodes that are lost.
 func ReadStacks(ctx context.Context, job Job, pids map[string][]int) map[string][]facts.Stack {
 	job.Prediction.Hosts = slices.DeleteFunc(slices.Clone(job.Prediction.Hosts), func(h hostfile.Host) bool { return pids[h.Name] == nil })
 	nodes := make([]facts.Node, len(job.Prediction.Hosts))
@@ -68,8 +69,8 @@ func (job Job) listJobs(ctx context.Context, port int) []JobsOn {
 	return nodes
 }
 
-// listJobs makes an agent list the processes. lost is why it could not. The error is set if the
-// agent is lost.
+// listJobs makes an agent list the processes. lost says why the agent could not list them. err is
+// set if the agent itself is lost.
 func listJobs(ctx context.Context, at *remote.Agent, port int) (seen *facts.Jobs, lost string, err error) {
 	listed, err := agent.ListJobs.Ask(ctx, at, agent.Listing{Port: port})
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 type member struct {
 	*facts.Node
 	agent    *remote.Agent
-	position int // its position among the members
+	position int // the node's index among the members
 
-	mu    sync.Mutex // guards the node's sections, their missing reasons, and ranks
-	ranks []string   // addresses from which ranks of a real launch called its store
+	mu    sync.Mutex // guards the node's sections, the reasons for missing ones, and ranks
+	ranks []string   // addresses from which ranks of a real launch called this member's store
 }
 
-// learn stores a section that a drill showed, or why it showed nothing. A node that is lost during
-// a drill counts as lost: its earlier reports stay, and it gets the failure.
+// learn stores the section that a drill produced, or the reason why it produced none. A node that
+// is lost during a drill counts as lost. Its earlier reports stay, and the failure is recorded.
 func learn[Section any](m *member, into **Section, name facts.Section, seen Section, err error) {
 	m.lose(err)
 	m.mu.Lock()
@@ -38,7 +38,7 @@ func learn[Section any](m *member, into **Section, name facts.Section, seen Sect
 	}
 }
 
-// lose marks the node as lost if err says so.
+// lose marks the node as lost if err says that the node is lost.
 func (m *member) lose(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,15 +48,15 @@ func (m *member) lose(err error) {
 	}
 }
 
-// isLost reports whether err means that nothing is known because the node is gone or silent, as
-// opposed to an error that it reported itself.
+// isLost reports whether err means that the node is gone or silent, so that nothing is known. It
+// returns false for an error that the node itself reported.
 func isLost(err error) bool {
 	failure := (*remote.Error)(nil)
 	return errors.As(err, &failure) || errors.Is(err, remote.ErrNoAnswer)
 }
 
-// busy returns why missing answers of some members prove nothing: one of them, or the launching
-// machine during the wait, was busy. It returns "" if all had enough time.
+// busy returns why missing answers of some members prove nothing: a member, or the launching
+// machine during the wait, was busy. It returns "" if all machines had enough time.
 func busy(w hostsys.Wait, some ...*member) string {
 	for _, m := range some {
 		if m.agent.Busy() {
@@ -83,7 +83,7 @@ func (all members) each(work func(*member)) {
 	done.Wait()
 }
 
-// named returns the member with a hostfile name, nil if it is lost.
+// named returns the member with the given hostfile name, or nil if that member is lost.
 func (all members) named(name string) *member {
 	if i := all.index(name); i >= 0 {
 		return all[i]
@@ -91,7 +91,7 @@ func (all members) named(name string) *member {
 	return nil
 }
 
-// index returns its position, -1 if it is lost.
+// index returns the position of the member with the given hostfile name, or -1 if it is lost.
 func (all members) index(name string) int {
 	return slices.IndexFunc(all, func(m *member) bool { return m.Name == name })
 }
@@ -114,8 +114,7 @@ func (all members) only(take func(*member) bool) (some members) {
 	return some
 }
 
-// close ends the agents and everything that they still do. It does not wait for agents that were
-// lost.
+// close ends the agents and everything that they still do. It does not wait for lost agents.
 func (all members) close() {
 	all.each(func(m *member) {
 		if m.Reached {
@@ -126,8 +125,8 @@ func (all members) close() {
 	})
 }
 
-// within limits one request to an agent. It allows a little more time than the agent has, so that
-// the agent's report about a hang still arrives.
+// within returns a context for one request to an agent. The context lasts a little longer than the
+// agent's limit, so that the agent's report about a hang still arrives.
 func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, limit+answerTime)
 }

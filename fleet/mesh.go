@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// listenTime is the time limit for a node to open its listeners.
+	// listenTime is how long a node may take to open its listeners.
 	listenTime = time.Second
-	// allPorts is the largest number of nodes for which every call tries all ports of its peer, and
-	// not one of them in rotation.
+	// allPorts is the largest number of nodes for which every member tries all ports of each peer.
+	// In larger fleets each member tries one port, and the port rotates.
 	allPorts = 16
-	// runsAhead is how many other runs may measure before this one.
+	// runsAhead is how many other preflight runs may measure before this one.
 	runsAhead = 3
 )
 
-// addressPlan has one address for every member, on which the members call each other.
+// addressPlan holds one address for every member. The members call each other on these addresses.
 type addressPlan struct {
 	section facts.Section
 	phase   Phase
@@ -41,16 +41,16 @@ type addressPlan struct {
 	places  map[*member]*place
 }
 
-// place is where a plan lets others call a member.
+// place is the address at which a plan lets others call a member.
 type place struct {
 	choice  nccl.Choice
-	unfit   string // why other nodes cannot call it there, "" if they can
-	unknown string // why that is unknown, "" if it is known
-	ports   []int  // set once it listens
+	unfit   string // why other nodes cannot call the member there, "" if they can
+	unknown string // why it is unknown whether they can, "" if it is known
+	ports   []int  // set once the member listens there
 }
 
-// addressPlans returns the plan with the addresses of the ranks, and the plan with those that lead
-// to the peers.
+// addressPlans returns two plans. One has the addresses of the ranks, the other has the addresses
+// that lead to the peers.
 func addressPlans() []*addressPlan {
 	return []*addressPlan{{
 		section: facts.SectionMesh, phase: meshPhase, places: map[*member]*place{},
@@ -63,9 +63,9 @@ func addressPlans() []*addressPlan {
 	}}
 }
 
-// mesh makes all members call each other on the addresses that the ranks will use. If other
-// addresses lead to the peers, it uses these as well, so that preflight only advises addresses that
-// it tried.
+// mesh makes all members call each other on the addresses that the ranks will use. If the addresses
+// that lead to the peers differ from these, the members call each other there as well. So preflight
+// only advises addresses that it has tried.
 func (r *run) mesh(ctx context.Context, d Drill) {
 	plans := r.listen(ctx)
 	callees := r.callees()
@@ -76,8 +76,9 @@ func (r *run) mesh(ctx context.Context, d Drill) {
 	all.Wait()
 }
 
-// listen makes every member listen, until ctx ends, on the planned addresses: those of the ranks,
-// then those that lead to the peers if they differ. Members that listen already get no request.
+// listen makes every member listen on the planned addresses until ctx ends. The first plan has the
+// addresses of the ranks; the second has the addresses that lead to the peers, if they differ.
+// listen sends no request to members that listen already.
 func (r *run) listen(ctx context.Context) []*addressPlan {
 	if r.plans != nil {
 		return r.plans
@@ -102,7 +103,7 @@ func (r *run) listen(ctx context.Context) []*addressPlan {
 	return r.plans
 }
 
-// settle determines where a plan lets others call each member.
+// settle determines the address at which a plan lets others call each member.
 func (r *run) settle(plan *addressPlan) {
 	for _, m := range r.members {
 		choice := plan.choose(r.Prediction, m.Node)
@@ -114,7 +115,7 @@ func (r *run) settle(plan *addressPlan) {
 	}
 }
 
-// unfit returns why no other node can use an address, "" if they may.
+// unfit returns why no other node can use an address, or "" if other nodes may use it.
 func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	address, err := netip.ParseAddr(choice.Address)
 	switch {
@@ -131,7 +132,7 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 }
 
 // listenAt makes a member listen, until ctx ends, at those of its places that others may call.
-// bound maps an address to the interface on which calls must arrive.
+// bound maps an address to the interface on which connections must arrive.
 func (r *run) listenAt(ctx context.Context, m *member, places []*place, bound map[string]string) {
 	listen := mesh.Listen{Token: r.token, Node: m.Name, Bound: bound}
 	for _, at := range places {
@@ -153,7 +154,7 @@ func (r *run) listenAt(ctx context.Context, m *member, places []*place, bound ma
 	}
 }
 
-// listens stores the agent's answer about a place where it should listen.
+// listens stores the agent's answer about a place where the member should listen.
 func (p *place) listens(answer []mesh.Listening, err error) {
 	at := slices.IndexFunc(answer, func(l mesh.Listening) bool { return l.Address == p.choice.Address })
 	switch {
@@ -168,7 +169,8 @@ func (p *place) listens(answer []mesh.Listening, err error) {
 	}
 }
 
-// callees returns whom every member calls, by position: all members, or a sample in a large fleet.
+// callees returns the positions of the members that each member calls. Each calls all members, or a
+// sample of them in a large fleet.
 func (r *run) callees() [][]int {
 	n := len(r.members)
 	if n > facts.FullMesh {
@@ -204,8 +206,8 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 	})
 }
 
-// callFrom makes a member call from the place where it listens, and returns the results. A member
-// that no other could call there makes no calls. w is the wait in which all members call.
+// callFrom makes a member call others from the place where it listens, and returns the results. If
+// no other member could call it there, it makes no calls. w is the wait in which all members call.
 func (r *run) callFrom(ctx context.Context, w hostsys.Wait, m *member, at *place, calls mesh.Calls) (facts.Mesh, error) {
 	seen, err := facts.Mesh{Error: at.unfit}, error(nil)
 	if at.unfit == "" {
@@ -217,8 +219,8 @@ func (r *run) callFrom(ctx context.Context, w hostsys.Wait, m *member, at *place
 	return seen, err
 }
 
-// excuse removes the blame from peers that did not answer in time while the caller, the peer or the
-// launching machine was busy.
+// excuse marks failed paths as proving nothing about the peer. It does so for peers that did not
+// answer in time while the caller, the peer or the launching machine was busy.
 func (r *run) excuse(failed []facts.Path, caller *member, w hostsys.Wait) {
 	for i := range failed {
 		pair := members{caller}
@@ -229,7 +231,7 @@ func (r *run) excuse(failed []facts.Path, caller *member, w hostsys.Wait) {
 	}
 }
 
-// peers returns those of some members that a plan lets others call.
+// peers returns the peers among some members: those that a plan lets others call.
 func (r *run) peers(plan *addressPlan, some members) []mesh.Peer {
 	peers := make([]mesh.Peer, 0, len(some))
 	for _, m := range some {
@@ -238,7 +240,7 @@ func (r *run) peers(plan *addressPlan, some members) []mesh.Peer {
 			continue
 		}
 		peer := mesh.Peer{Name: m.Name, Address: at.choice.Address, Ports: at.ports}
-		if m.SSH != nil && m.Address == peer.Address { // otherwise the port belongs to another address
+		if m.SSH != nil && m.Address == peer.Address { // otherwise the ssh port belongs to another address
 			peer.Control = m.SSH.Port
 		}
 		peers = append(peers, peer)
@@ -253,8 +255,9 @@ func (r *run) noThroughput() string {
 	return ""
 }
 
-// takeTurn waits until no other preflight measures on these nodes; the first node keeps track. It
-// does not wait for one that never ends. Both runs then report that they were not alone.
+// takeTurn waits until no other preflight measures on these nodes; the first node keeps track of
+// the turns. takeTurn waits no longer than runsAhead other runs would take. If the other run has
+// not ended by that time, both runs report that another run measured at the same time.
 func (r *run) takeTurn(ctx context.Context, ring members, takes time.Duration) {
 	if len(ring) == 0 {
 		return
@@ -264,8 +267,9 @@ func (r *run) takeTurn(ctx context.Context, ring members, takes time.Duration) {
 	_, _ = agent.HoldTurn.Start(ctx, ring[0].agent, turn, patience+answerTime, nil)
 }
 
-// throughput makes every member send to the next one that listens, all at the same time. It uses
-// the addresses of the ranks, or the peers' addresses if not all members listen on those.
+// throughput makes every member send to the next member that listens, all at the same time. It uses
+// the addresses of the ranks. If not all members listen on these, it uses the addresses that lead
+// to the peers.
 func (r *run) throughput(ctx context.Context, d Drill) {
 	plans := r.listen(ctx)
 	plan := plans[0]

@@ -21,7 +21,7 @@ import (
 	"preflight/remote"
 )
 
-// probing returns what every node is asked to report.
+// probing returns the sections that every node must report, and the options of its probe.
 func (job Job) probing() ([]facts.Section, probe.Options) {
 	prediction := job.Prediction
 	options := probe.Options{
@@ -39,8 +39,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 		options.Daemon, options.CallBack = prediction.Daemon(job.Head), prediction.CallBack(job.Head).Name
 	}
 	for _, export := range prediction.Exports {
-		// A value that the node's shell expands again (see launch's export-reread) is known only
-		// there.
+		// Only the node knows a value that its shell expands again (see launch's export-reread).
 		if slices.Contains(probe.Heeded, export.Name) && !strings.ContainsAny(export.Value, "$`") {
 			options.Exports[export.Name] = export.Value
 		}
@@ -53,7 +52,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 	}
 	if config := prediction.Config; config != nil {
 		for _, offload := range config.Offload {
-			if filepath.IsAbs(offload.Path) { // the script decides where a relative one is
+			if filepath.IsAbs(offload.Path) { // only the script decides which directory a relative path starts from
 				options.Places["offload-"+offload.What] = offload.Path
 			}
 		}
@@ -75,8 +74,9 @@ func (job Job) scriptImports() []string {
 	return nil
 }
 
-// possibleOps returns what DeepSpeed may have to compile. If the user has set no accelerator, the
-// nodes may turn out to have none, and then the CPU's collectives are compiled.
+// possibleOps returns the ops that DeepSpeed may have to compile. If the user has set no
+// accelerator, the nodes may turn out to have none. In that case DeepSpeed compiles the CPU's
+// collectives.
 func (job Job) possibleOps() []string {
 	p := job.Prediction
 	if p.AcceleratorAssumed {
@@ -85,19 +85,19 @@ func (job Job) possibleOps() []string {
 	return p.Ops()
 }
 
-// unneeded returns the sections that do not matter for this launch, with the reason.
+// unneeded maps each section that does not matter for this launch to the reason.
 func (job Job) unneeded() map[facts.Section]string {
 	not := map[facts.Section]string{}
 	if len(job.possibleOps()) == 0 {
 		not[facts.SectionToolchain] = "the launch is not known to need any DeepSpeed op"
 	}
 	if job.Prediction.Accelerator == "cpu" && !job.Prediction.AcceleratorAssumed {
-		not[facts.SectionNVML] = "accelerator cpu: the GPU driver is not asked" // the driver may hang
+		not[facts.SectionNVML] = "accelerator cpu: the GPU driver is not asked" // without this, a GPU driver that hangs would delay the probe
 	}
 	return not
 }
 
-// probe makes a node report its sections, and records why a section is missing.
+// probe makes a node report its sections. For each missing section it records the reason.
 func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing) error {
 	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {
 		job.alike.store(node, facts.Section(part), body)
@@ -110,7 +110,8 @@ func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, pr
 	return err
 }
 
-// store stores one answered section. If an answer lacks its section, the section is missing.
+// store stores the answer for one section. If the answer does not contain the section, store marks
+// the section as missing.
 func (a *alike) store(node *facts.Node, section facts.Section, body json.RawMessage) {
 	answer, err := a.decode(section, body)
 	switch {
@@ -125,7 +126,8 @@ func (a *alike) store(node *facts.Node, section facts.Section, body json.RawMess
 	}
 }
 
-// LookHere probes the launching machine as the only node of a launch that stays there, without ssh.
+// LookHere probes the launching machine as the only node of a launch that stays there. It does not
+// use ssh.
 func LookHere(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	return job.withRetry(ctx, Job.lookHere)
 }
@@ -167,12 +169,12 @@ func ProbeHere(ctx context.Context, node *facts.Node, options probe.Options, sec
 	})
 }
 
-// startersNames is how many names each node looks up for a launcher whose nodes start each other.
+// startersNames is how many names each node looks up if the launcher's nodes start each other.
 const startersNames = 512
 
-// asking returns what each node is asked, by position: the common part, and its share of the names.
-// The names' addresses are resolved while nodes are being reached, because a name server may be
-// slow.
+// asking returns a function that tells what to ask the i-th node: the part that all nodes share,
+// and this node's part of the names. The addresses of the names are resolved while nodes are being
+// reached, because a name server may be slow.
 func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
 	names := job.Prediction.HostNames()
 	addresses := sync.OnceValue(func() map[string]string { return peerAddresses(ctx, names) })
@@ -197,16 +199,17 @@ func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
 }
 
 const (
-	// peerTime limits the lookups of the nodes' names before the nodes are asked. For a name that
-	// takes longer, nodes report no route; how every node resolves every name is a section of its
-	// own.
+	// peerTime limits the lookups of the nodes' names before the nodes are asked. If the lookup of
+	// a name takes longer, nodes report no route for that name. Another section reports how every
+	// node resolves every name.
 	peerTime = 500 * time.Millisecond
-	// lookupsAtOnce keeps thousands of names from flooding a name server.
+	// lookupsAtOnce limits the number of simultaneous lookups. Without it, thousands of names would
+	// flood a name server.
 	lookupsAtOnce = 64
 )
 
-// peerAddresses returns the first address of every name that resolves on this machine, so that the
-// nodes can report through which interface they would reach it.
+// peerAddresses returns the first address of every name that resolves on this machine. With it a
+// node can report the interface through which it would reach that address.
 func peerAddresses(ctx context.Context, names []string) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, peerTime)
 	defer cancel()

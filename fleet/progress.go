@@ -10,23 +10,23 @@ import (
 )
 
 // Phase is a part of a run that many nodes go through in parallel. Several phases may be active at
-// the same time: nodes that were reached are probed while others are not reached yet. Users see its
-// name, which is unique.
+// the same time, because the nodes that were reached are probed while others have not been reached
+// yet. Users see a phase's name, which is unique.
 type Phase string
 
-// The phases before the drills; those of the drills are in their table.
+// These phases come before the drills. The phases of the drills are in the table of drills.
 const (
 	Reaching Phase = "log in" // from name lookup to an agent that answers
 	Looking  Phase = "look"   // the agent reports its node
 	Asking   Phase = "ask"    // the agent reports who answers at an endpoint
 )
 
-// Step is how far a phase, or one node in it, has come.
+// Step is the progress of a phase, or of one node in a phase.
 type Step string
 
 const (
 	Began Step = "began"
-	Ended Step = "ended" // whatever the result
+	Ended Step = "ended" // with success or without
 	Lost  Step = "lost"  // the node will take no further part
 )
 
@@ -34,9 +34,9 @@ const (
 type Event struct {
 	Phase Phase
 	Step  Step
-	Node  string // by its hostfile name; "" if the phase itself begins or ends
+	Node  string // hostfile name of the node; "" if the phase itself begins or ends
 
-	Nodes int   // when a phase begins: how many nodes may take part; some may never get there
+	Nodes int   // when a phase begins: the number of nodes that may take part; some may never get that far
 	Err   error // for a lost node: the reason
 }
 
@@ -46,14 +46,14 @@ func (job Job) emit(event Event) {
 	}
 }
 
-// opening returns a function that reports the beginning of a phase for this number of nodes. It
-// reports it on its first call only.
+// opening returns a function that reports the beginning of a phase with the given number of nodes.
+// The returned function reports this on its first call only.
 func (job Job) opening(phase Phase, nodes int) func() {
 	return sync.OnceFunc(func() { job.emit(Event{Phase: phase, Step: Began, Nodes: nodes}) })
 }
 
-// ended reports that a node has finished a phase or was lost in it. It reports nothing for a node
-// that the user interrupted, because that one has not finished.
+// ended reports that a node has finished a phase or was lost in it. If the user interrupted the
+// node, ended reports nothing, because the node has not finished.
 func (job Job) ended(phase Phase, node string, err error) {
 	failure := (*remote.Error)(nil)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// noRails returns why the nodes have no other network path than the one that the mesh tests, "" if
-// they have one.
+// noRails returns "" if the nodes have network paths that the mesh does not test. Otherwise it
+// returns why they have none.
 func (r *run) noRails() string {
 	has := func(m *member) bool { return len(nccl.RailAddresses(r.Prediction, m.Node)) > 0 }
 	if slices.ContainsFunc(r.members, has) {
@@ -25,15 +25,16 @@ func (r *run) noRails() string {
 	return "no node has a RoCE or InfiniBand address that NCCL uses, or several interfaces in NCCL_SOCKET_IFNAME"
 }
 
-// end is a rail of a member, at the place where others call it.
+// end is one rail of a member, with the place where others call it.
 type end struct {
 	nccl.RailAddress
 	*place
 }
 
-// rails makes the members call each other on each rail: at their addresses on the same rail and,
-// from an adapter's port, at one other rail of each peer, a different one for every peer. For
-// sockets the kernel chooses the interface, so there are no calls across.
+// rails makes the members call each other on each rail. Each rail calls the peers' addresses on the
+// same rail. A rail on an adapter's port also calls one other rail of each peer, a different one
+// for every peer. For sockets the kernel chooses the interface, so sockets make no calls to other
+// rails.
 func (r *run) rails(ctx context.Context, d Drill) {
 	ctx, over := context.WithCancel(ctx)
 	defer over()
@@ -67,7 +68,7 @@ func (r *run) rails(ctx context.Context, d Drill) {
 	})
 }
 
-// railCallees returns whom every member calls on its rails, by position in the members.
+// railCallees returns the members that each member calls on its rails, by position.
 func (r *run) railCallees() [][]int {
 	if len(r.members) > facts.RailCallers {
 		return sample(len(r.members), rand.Uint64())
@@ -84,8 +85,8 @@ func addresses(ends []end) (all []nccl.RailAddress) {
 
 func sameRail(own, peer []end, at int) int { return nccl.SameRail(addresses(own), addresses(peer), at) }
 
-// otherRail returns another rail of a peer than the same one, -1 if there is none. Over all its
-// peers, a rail calls all other rails.
+// otherRail returns the index of one of the peer's rails that is not the caller's own rail, or -1
+// if the peer has no other. Over all its peers, a rail calls all other rails.
 func otherRail(own, peer []end, at, turn int) int {
 	same := sameRail(own, peer, at)
 	if same < 0 || len(peer) < 2 {
@@ -94,8 +95,8 @@ func otherRail(own, peer []end, at, turn int) int {
 	return (same + 1 + turn%(len(peer)-1)) % len(peer)
 }
 
-// listenByRail makes every member listen on its rails until ctx ends, and returns where each can be
-// called.
+// listenByRail makes every member listen on its rails until ctx ends. It returns the ends at which
+// each member can be called.
 func (r *run) listenByRail(ctx context.Context) [][]end {
 	ends := make([][]end, len(r.members))
 	r.members.each(func(m *member) {
@@ -114,7 +115,7 @@ func (r *run) listenByRail(ctx context.Context) [][]end {
 	return ends
 }
 
-// railCalls are a member's calls on one of its rails.
+// railCalls holds a member's calls on one of its rails.
 type railCalls struct {
 	*run
 	drill  Drill
@@ -122,8 +123,8 @@ type railCalls struct {
 	own    end
 }
 
-// call calls each callee except the caller itself, at the rail that to chooses from the callee's
-// rails.
+// call calls each callee except the caller itself. The function to chooses which of the callee's
+// rails to call.
 func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to func(peer []end, turn int) int) (facts.Mesh, error) {
 	plan := &addressPlan{places: map[*member]*place{}}
 	var called members

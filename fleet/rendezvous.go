@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// serveTime is the time limit for a node to bind the store's port, and againTime the time limit
+	// serveTime is how long a node may take to bind the store's port. againTime is the time limit
 	// for a second rendezvous at another address.
 	serveTime = 500 * time.Millisecond
 	againTime = 1500 * time.Millisecond
-	// turnTime is how long to wait for another preflight that has the port, but at most half of the
-	// node's time limit. The other one usually has it for milliseconds, or for a few seconds if one
-	// of its nodes is silent.
+	// turnTime is how long to wait for another preflight that uses the port, but no longer than
+	// half of the node's time limit. The other preflight usually uses the port for milliseconds, or
+	// for a few seconds if one of its nodes is silent.
 	turnTime = 10 * time.Second
-	// turnAgain is the interval at which a waiting node reports that it waits. A frozen node does
-	// not report.
+	// turnAgain is the interval at which a waiting node reports that it still waits. A frozen node
+	// does not report.
 	turnAgain = 250 * time.Millisecond
 )
 
@@ -40,7 +40,7 @@ type attempt struct {
 	section facts.Section
 	into    func(*member) **facts.Rendezvous
 	phase   Phase
-	name    string // prefix of its keys in the store
+	name    string // prefix of the attempt's keys in the store
 	limit   time.Duration
 }
 
@@ -62,11 +62,11 @@ func (r *run) noRendezvous() string {
 	return ""
 }
 
-// rendezvous tries the endpoint that the ranks will get, with all members. If not all of them meet
-// and node 0 has an address that leads to its peers, it tries that one too, so that preflight only
-// advises addresses that it tried.
+// rendezvous tries the endpoint that the ranks will get, with all members. If some members do not
+// meet there and node 0 has an address that leads to its peers, rendezvous tries that address as
+// well. So preflight only advises addresses that it has tried.
 func (r *run) rendezvous(ctx context.Context, d Drill) {
-	serving, leave := context.WithCancel(ctx) // ends the stores
+	serving, leave := context.WithCancel(ctx) // leave ends the stores
 	defer leave()
 	first := r.members.named(r.fleet.Nodes[0].Name).Node
 	ranks := attempt{
@@ -95,7 +95,7 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 	}
 }
 
-// tellRanks stores on the serving nodes which real ranks called them.
+// tellRanks stores on each serving node which ranks of a real launch called it.
 func (r *run) tellRanks() {
 	for _, m := range r.members {
 		m.mu.Lock()
@@ -107,8 +107,9 @@ func (r *run) tellRanks() {
 }
 
 // serve makes every member that considers itself the host serve a store, until ctx ends. Members
-// that already serve continue. It returns what is known about every member before it joins. If a
-// server is lost, nothing is known about any member: the section is missing and served is false.
+// that already serve continue. serve returns what is known about every member before that member
+// joins. If a serving member is lost, nothing is known about any member: the section is missing and
+// served is false.
 func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already []facts.Rendezvous) (known []facts.Rendezvous, served bool) {
 	generation := facts.GenerationPings
 	if first.Python != nil && first.Python.Torch != nil {
@@ -145,11 +146,11 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 	return nil, false
 }
 
-// serveAt makes one member serve once no other preflight has the port. waited is how long another
-// one had it.
+// serveAt makes one member serve a store, as soon as no other preflight uses the port. waited is
+// how long another preflight has used the port during the wait.
 func (r *run) serveAt(ctx context.Context, m *member, host drill.Host) (serving drill.Serving, waited time.Duration, err error) {
 	host.Patience = turnAgain
-	for range max(1, min(turnTime, r.Timeout/2)/turnAgain) { // limited, in case the node reports without waiting
+	for range max(1, min(turnTime, r.Timeout/2)/turnAgain) { // the loop is limited in case the node reports at once and does not wait
 		serving, err = agent.Serve.Start(ctx, m.agent, host, turnAgain+serveTime, func(s drill.Serving) { m.meet(s.Ranks) })
 		waited += serving.Waited
 		if err != nil || serving.Taken == nil {
@@ -159,7 +160,7 @@ func (r *run) serveAt(ctx context.Context, m *member, host drill.Host) (serving 
 	return serving, waited, err
 }
 
-// meet records the addresses from which ranks of a real launch called a serving node.
+// meet records the addresses from which ranks of a real launch called this serving node.
 func (m *member) meet(ranks []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,8 +171,8 @@ func unserved(stores []facts.Rendezvous) bool {
 	return slices.ContainsFunc(stores, func(r facts.Rendezvous) bool { return r.Failed == facts.HopServe })
 }
 
-// join makes all members join at one endpoint, once the stores are known, and reports whether all
-// met.
+// join makes all members join at one endpoint, once the stores are known. It reports whether all
+// members met.
 func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (complete bool) {
 	hosts := r.members.only(func(m *member) bool { return stores[m.position].Serves })
 	seen, lost, w := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members)), hostsys.BeginWait()
@@ -179,7 +180,8 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (c
 	r.each(ctx, a.phase, r.members, a.limit, func(ctx context.Context, m *member) error {
 		store, joined := stores[m.position], &seen[m.position]
 		if nowhere {
-			// Another process has the port. It may be a running job, so preflight does not call it.
+			// Another process uses the port. It may be a running job, so preflight does not call
+			// it.
 			if *joined = store; store.Failed == "" {
 				joined.Failed, joined.Error = facts.HopWait, "the store could not be served"
 			}
@@ -191,7 +193,7 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (c
 		return lost[m.position]
 	})
 	complete = true
-	var missing []string // those for which the servers waited
+	var missing []string // the nodes for which the serving members waited
 	for i, m := range r.members {
 		complete = complete && lost[i] == nil && seen[i].Failed == ""
 		if lost[i] != nil || seen[i].Joined == 0 {
@@ -211,14 +213,14 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (c
 	return complete
 }
 
-// isLate reports whether a member did not complete a rendezvous in time, which says nothing about
-// the reason.
+// isLate reports whether a member failed to complete a rendezvous in time. Being late says nothing
+// about the reason.
 func isLate(seen facts.Rendezvous) bool {
 	return seen.Failed == facts.HopWait || seen.Outcome == facts.PathSilent || seen.Outcome == facts.PathUntried
 }
 
 // unmet returns why late members prove nothing: the launching machine asked them too late, or one
-// of them was too busy. It returns "" if all had enough time.
+// of them was too busy. It returns "" if all members had enough time.
 func (r *run) unmet(seen []facts.Rendezvous, lost []error, w hostsys.Wait) string {
 	var late members
 	for i, m := range r.members {
@@ -233,8 +235,8 @@ func (r *run) unmet(seen []facts.Rendezvous, lost []error, w hostsys.Wait) strin
 }
 
 // storesFor returns every address at which a joiner finds one of the serving members and no other
-// machine. These are addresses that only the serving members have, and for a serving member also
-// its shared ones.
+// machine. These are the addresses that only serving members have. If the joiner itself serves, its
+// own shared addresses also count.
 func (r *run) storesFor(joiner *member, hosts []*member) (addresses []string) {
 	for _, host := range hosts {
 		if host.Net == nil {
@@ -253,9 +255,9 @@ func (r *run) storesFor(joiner *member, hosts []*member) (addresses []string) {
 	return addresses
 }
 
-// joinFrom makes one member join; the caller sets the time limit. own are the addresses of the
-// serving members. A store at another address may be a running job, so the member asks it only
-// harmless questions.
+// joinFrom makes one member join; the caller sets the time limit. own lists the addresses of the
+// serving members. A store at another address may be a running job, so the member sends it only
+// harmless requests.
 func (r *run) joinFrom(ctx context.Context, m *member, a attempt, generation facts.Generation, own []string) (facts.Rendezvous, error) {
 	return agent.Join.Ask(ctx, m.agent, drill.Join{
 		Token: r.token + "/" + a.name, Node: m.Name, Host: a.Host, Port: a.Port,
@@ -263,10 +265,10 @@ func (r *run) joinFrom(ctx context.Context, m *member, a attempt, generation fac
 	})
 }
 
-// joinNext is the second rendezvous of torchrun's c10d mode: group rank 0 opens a new store on a
-// new port and publishes its own name.
+// joinNext performs the second rendezvous of torchrun's c10d mode. In it, group rank 0 opens a new
+// store on a new port and publishes its own name.
 func (r *run) joinNext(ctx context.Context, generation facts.Generation) {
-	ctx, cancel := context.WithCancel(ctx) // ends the store
+	ctx, cancel := context.WithCancel(ctx) // cancel ends the store
 	defer cancel()
 	host, fqdn := r.Prediction.SecondRendezvous(r.members.nodes())
 	if host == nil {

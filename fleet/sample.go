@@ -9,10 +9,10 @@ import (
 	"preflight/facts"
 )
 
-// lookups returns which names of a hostfile with n names the i-th node looks up. In a fleet that is
-// not too large these are all names. Otherwise they are the first name (the master), its
-// neighbours' names, and a share of other names that are as far apart as possible. Every name is
-// looked up by the same number of nodes, spread over the fleet.
+// lookups returns which names of a hostfile with n names the i-th node looks up. In a small fleet
+// these are all names. In a large fleet they are the first name (the master), the names of the
+// node's neighbours, and a share of other names that are as far apart as possible. Every name is
+// looked up by the same number of nodes, which are spread over the fleet.
 func lookups(n, i, share int) (places []int) {
 	if n <= max(facts.FullMesh, share) {
 		for at := range n {
@@ -28,19 +28,21 @@ func lookups(n, i, share int) (places []int) {
 	return slices.Compact(places)
 }
 
-// sample returns whom each of n nodes calls, by position, in a fleet too large for calls between
-// all pairs. Each node calls itself, the next one in the hostfile (to which NCCL's ring leads), and
-// the next one in several random orders of all nodes. Each order is a cycle through all nodes, and
-// no two nodes are neighbours in two of them. So all nodes make and receive the same number of
-// calls, and each cycle leads into and out of any part of the fleet that is cut off.
-// [preflight/checks/proof.Missed] computes what this finds.
+// sample returns the nodes that each of n nodes calls, by position. It is for a fleet that is too
+// large for calls between all pairs. Each node calls itself, the next node in the hostfile (to
+// which NCCL's ring leads), and the next node in several random orders of all nodes.
 //
-// If every node drew its own random peers, one in 400 nodes would be called by only one other. If
-// all nodes used the same offsets, a cut between two racks would be found a tenth as often, because
-// the nodes of a rack are next to each other in the hostfile.
+// Each order is a cycle through all nodes, and no two nodes are neighbours in two orders. So all
+// nodes make and receive the same number of calls. If a part of the fleet is cut off, each cycle
+// leads into that part and out of it. [preflight/checks/proof.Missed] computes which faults this
+// finds.
 //
-// The order of a node's calls decides which of a peer's ports it calls (mesh.Calls). With one order
-// per cycle, each port of a node is called by two or three others.
+// If every node drew its own random peers, one in 400 nodes would be called by only one other node.
+// If all nodes used the same offsets, a cut between two racks would be found a tenth as often,
+// because the nodes of a rack are next to each other in the hostfile.
+//
+// The order of a node's calls decides which port of a peer each call uses (mesh.Calls). With one
+// order per cycle, each port of a node is called by two or three others.
 func sample(n int, seed uint64) [][]int {
 	random := rand.New(rand.NewPCG(seed, uint64(n)))
 	callees, beside := make([][]int, n), make([][]int, n)

@@ -19,9 +19,9 @@ import (
 	"preflight/remote"
 )
 
-// Smoke is the settings of a run's smoke test.
+// Smoke holds the settings of a run's smoke test.
 type Smoke struct {
-	Engine string        // an engine of package smoke; "" for one that all nodes have
+	Engine string        // an engine of package smoke; "" selects an engine that all nodes have
 	Time   time.Duration // for the whole test; 0 for no test
 }
 
@@ -35,7 +35,7 @@ func (r *run) noSmoke() string {
 	return ""
 }
 
-// dismissTime is the time limit for ranks to end; ranks that do not end by themselves are killed.
+// dismissTime is how long ranks may take to end. Ranks that do not end by themselves are killed.
 const dismissTime = 3 * time.Second
 
 // smokeTest is the state of a running smoke test.
@@ -45,17 +45,18 @@ type smokeTest struct {
 	phase Phase
 	end   time.Time
 	ranks map[*member][]launch.Rank
-	crews members          // those whose ranks are up and have not failed alone
-	down  map[*member]bool // those with ranks that were ended and must be loaded again
+	crews members          // the members whose ranks are ready and have not failed by themselves
+	down  map[*member]bool // the members with ranks that were ended and must be loaded again
 	tried map[Phase]int
-	// doubts are the pairs to test rail by rail. onlyRail has the only rail that a member's ranks
-	// may use.
+	// doubts lists the pairs to test rail by rail. onlyRail maps a member to the only rail that its
+	// ranks may use.
 	doubts   [][2]*member
 	onlyRail map[*member]nccl.RailEnd
 }
 
-// smoke makes the ranks of the launch compute and then communicate: those of each node, then one
-// rank of each node, then all. If that fails, it finds out which nodes cause it.
+// smoke makes the ranks of the launch compute and then communicate. First the ranks of each node
+// communicate, then one rank of each node, then all ranks. If a step fails, smoke finds out which
+// nodes cause the failure.
 func (r *run) smoke(ctx context.Context, d Drill) {
 	ctx, over := context.WithCancel(ctx)
 	defer over() // also ends the ranks on nodes that have not answered
@@ -76,7 +77,7 @@ func (r *run) smoke(ctx context.Context, d Drill) {
 	s.dismiss()
 }
 
-// command makes members carry out orders at the same time, in a phase of its own, and calls receive
+// command makes members carry out orders at the same time, in a separate phase. It calls receive
 // with each result.
 func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Duration, orders func(*member) map[int]smoke.Order, receive func(*member, smoke.Outcome, error)) {
 	limit = min(limit, time.Until(s.end)-answerTime)
@@ -93,8 +94,8 @@ func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Dura
 	})
 }
 
-// ask makes one member carry out orders. A lost member has failed all of them. If this machine may
-// have been too busy to read the answer in time, nothing is known.
+// ask makes one member carry out orders. A lost member has failed all its orders. If this machine
+// may have been too busy to read the answer in time, nothing is known about the orders.
 func (s *smokeTest) ask(m *member, orders map[int]smoke.Order, limit time.Duration) (smoke.Outcome, error) {
 	w := hostsys.BeginWait()
 	ctx, cancel := within(s.ctx, limit)
@@ -113,7 +114,7 @@ func (s *smokeTest) ask(m *member, orders map[int]smoke.Order, limit time.Durati
 	return outcome, err
 }
 
-// named returns the phase of a stage. Every round of a stage is a phase of its own.
+// named returns the phase of a stage. Every round of a stage has its own phase.
 func (s *smokeTest) named(stage facts.SmokeStage) Phase {
 	phase := s.phase + Phase(" "+stage)
 	if s.tried[phase]++; s.tried[phase] > 1 {
@@ -122,7 +123,8 @@ func (s *smokeTest) named(stage facts.SmokeStage) Phase {
 	return phase
 }
 
-// dismiss ends the ranks and waits until they are gone, so that the launch finds the devices free.
+// dismiss ends the ranks and waits until their processes are gone. After that, the launch finds the
+// devices free.
 func (s *smokeTest) dismiss() {
 	who := s.members.only(func(m *member) bool { return m.Reached && m.Smoke != nil && m.Smoke.Refused == "" })
 	who.each(func(m *member) {

@@ -10,12 +10,12 @@ import (
 	"preflight/launch/nccl"
 )
 
-// doubt marks two members for a test rail by rail after all other trials. They cannot reduce with
-// each other, or are slow.
+// doubt marks two members that cannot reduce with each other, or are slow. After all other trials,
+// smoke tests the pair rail by rail.
 func (s *smokeTest) doubt(a, b *member) { s.doubts = append(s.doubts, [2]*member{a, b}) }
 
-// byRail makes the marked pairs reduce over each single rail between them, if they have several. A
-// node that fails may have only one bad port of eight.
+// byRail makes the marked pairs reduce over each single rail between them, if they have several.
+// The cause of a failing node may be a single bad port of eight.
 func (s *smokeTest) byRail() {
 	var pairs [][2]int
 	var rails [][]nccl.Rail
@@ -36,7 +36,7 @@ func (s *smokeTest) byRail() {
 			for i, number := range pairs[trial.Pair] {
 				m := s.members[number]
 				who = append(who, m)
-				s.onlyRail[m], s.down[m] = rails[trial.Pair][trial.Rail].Ends[i], true // loaded again before the trial
+				s.onlyRail[m], s.down[m] = rails[trial.Pair][trial.Rail].Ends[i], true // its ranks are loaded again before the trial
 			}
 			trials = append(trials, who)
 		}

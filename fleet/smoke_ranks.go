@@ -19,11 +19,12 @@ import (
 )
 
 const (
-	// computeTime is how long every rank computes under load: long enough for a GPU to warm up and
-	// for its clocks to settle. Exact sums, copies and the first call of each library take
+	// computeTime is how long every rank computes under load. It is long enough for a GPU to warm
+	// up and for its clocks to settle. Exact sums, copies and the first call of each library take
 	// additional time.
 	computeTime = 2 * time.Second
-	// freeMemory is how many bytes a GPU must have free: NCCL, cuBLAS and a buffer need some of it.
+	// freeMemory is how many bytes of memory a GPU must have free. NCCL, cuBLAS and a buffer need
+	// some of that memory.
 	freeMemory = 4 << 30
 )
 
@@ -50,7 +51,8 @@ func (s *smokeTest) startRanks(section facts.Section) {
 	s.dropFailed()
 }
 
-// fitting returns the engine that all nodes support, since their ranks must communicate.
+// fitting returns an engine that all nodes support. Ranks of different nodes must communicate, so
+// they need the same engine.
 func (s *smokeTest) fitting() string {
 	hasDirect := func(m *member) bool {
 		return m.NVML != nil && m.NVML.Source == "nvml" && len(m.NVML.Cards) > 0 && m.Python != nil && len(m.Python.NCCL) > 0
@@ -61,8 +63,9 @@ func (s *smokeTest) fitting() string {
 	return smoke.Direct
 }
 
-// refused returns why no test may run on a node, "" if one may. A test would do harm if it
-// disturbed other users' work, or if a kernel that others share had to be ended.
+// refused returns why no test may run on a node, or "" if a test may run. A test does harm if it
+// disturbs other users' work. A test process that shares a GPU through MPS disturbs them if it must
+// be killed.
 func (s *smokeTest) refused(m *member, engine string) string {
 	if len(s.ranks[m]) == 0 {
 		return "no rank of this launch runs here"
@@ -97,7 +100,7 @@ func (s *smokeTest) refused(m *member, engine string) string {
 	return ""
 }
 
-// crewOf returns how a node's ranks are started.
+// crewOf returns how to start a node's ranks.
 func (s *smokeTest) crewOf(m *member, engine string, limit time.Duration) smoke.Crew {
 	crew := smoke.Crew{
 		Token: s.token, Engine: engine, WorkDir: s.Prediction.WorkDir, Accelerator: s.Prediction.Accelerator,
@@ -117,8 +120,8 @@ func (s *smokeTest) crewOf(m *member, engine string, limit time.Duration) smoke.
 		}
 		visible = strings.Join(slots, ",")
 	}
-	// torchrun gives each rank one thread if a node has several, unless OMP_NUM_THREADS is set
-	// (torch/distributed/run.py, 2.9).
+	// If a node has several ranks, torchrun gives each of them one thread, unless OMP_NUM_THREADS
+	// is set (torch/distributed/run.py, 2.9).
 	if threads := "OMP_NUM_THREADS"; s.Prediction.Torchrun() && len(s.ranks[m]) > 1 && launch.RankEnv(m.Env, s.Prediction.Exports).Get(threads).Value == "" {
 		crew.Env = append(slices.Clone(crew.Env), facts.Setting{Name: threads, Value: "1"})
 	}
@@ -143,7 +146,7 @@ func (s *smokeTest) dropFailed() {
 	s.crews = s.crews.only(func(m *member) bool { return m.Reached && m.Smoke.Fault == "" })
 }
 
-// compute makes every rank compute and copy by itself, and slow ranks once more.
+// compute makes every rank compute and copy by itself. Slow ranks do so a second time.
 func (s *smokeTest) compute() {
 	all := map[*member][]facts.SmokeRank{}
 	for _, m := range s.crews {
@@ -151,7 +154,7 @@ func (s *smokeTest) compute() {
 	}
 	s.computeOn(all)
 	s.dropFailed()
-	rates := map[string][]float64{} // by the device that computes
+	rates := map[string][]float64{} // rates by the device that computes
 	for _, m := range s.crews {
 		for _, rank := range m.Smoke.Ranks {
 			rates[rank.Name] = append(rates[rank.Name], rank.Rate)
@@ -169,7 +172,7 @@ func (s *smokeTest) compute() {
 	s.dropFailed()
 }
 
-// computeOn makes some ranks compute. The best result of each rank counts.
+// computeOn makes some ranks compute. It keeps the best result of each rank.
 func (s *smokeTest) computeOn(ranks map[*member][]facts.SmokeRank) {
 	who := s.crews.only(func(m *member) bool { return len(ranks[m]) > 0 })
 	if len(who) == 0 {

@@ -17,12 +17,12 @@ import (
 
 const (
 	// reduceTime is the time limit for one trial. NCCL and gloo need a second or two to connect. If
-	// they cannot, time must be left for other trials.
+	// they cannot connect, enough time must be left for other trials.
 	reduceTime = 8 * time.Second
-	// fewNodes is up to how many other nodes a trial names each one.
+	// fewNodes is the largest number of other nodes that a trial lists by name.
 	fewNodes = 8
-	// The ranks reduce this many bytes: more than any buffer on the way, and little if CPUs do the
-	// sum.
+	// reduced is how many bytes the ranks reduce: more than any buffer on the way holds.
+	// reducedByCPU is the smaller number for ranks whose CPUs compute the sum.
 	reduced, reducedByCPU = 64 << 20, 4 << 20
 )
 
@@ -46,15 +46,15 @@ func (s *smokeTest) alone() {
 	s.dropFailed()
 }
 
-// together makes ranks of all nodes reduce. If that fails, it isolates the nodes that cause it. It
-// returns false if there was no time.
+// together makes ranks of all nodes reduce. If that fails, it isolates the nodes that cause the
+// failure. It returns false if no time was left.
 func (s *smokeTest) together(stage facts.SmokeStage, ranks func(*member) []facts.SmokeRank) bool {
 	size := 0
 	for _, m := range s.crews {
 		size += len(ranks(m))
 	}
 	if len(s.crews) < 2 || stage == facts.SmokeAll && size == len(s.crews) {
-		return true // the same ranks as in the trial before
+		return true // the trial before this one had the same ranks
 	}
 	if passed := s.round(stage, []members{s.crews}, ranks); len(passed) == 0 || passed[0] {
 		return len(passed) > 0
@@ -80,18 +80,18 @@ func (s *smokeTest) together(stage facts.SmokeStage, ranks func(*member) []facts
 	return true
 }
 
-// pace makes nodes reduce in pairs, if all trials passed. Nodes of a slow pair, and those without a
-// partner, are tried once more with others. The group of all nodes is as fast as its slowest, so it
-// cannot show which one is slow.
+// pace makes nodes reduce in pairs, if all trials passed. The nodes of a slow pair and nodes
+// without a partner reduce once more with other partners. The group of all nodes is as fast as its
+// slowest node, so the group cannot show which node is slow.
 func (s *smokeTest) pace() {
 	isPair := func(trial facts.SmokeTrial) bool { return trial.Stage == facts.SmokePair }
 	arePaired := slices.ContainsFunc(s.crews, func(m *member) bool { return slices.ContainsFunc(m.Smoke.Trials, isPair) })
-	if len(s.crews) < facts.UsualFrom || arePaired { // pairs were tried to isolate a fault
+	if len(s.crews) < facts.UsualFrom || arePaired { // the pairs were already tried to isolate a fault
 		return
 	}
 	in := func(pairs []members) {
 		for i, passed := range s.round(facts.SmokePair, pairs, firstRank) {
-			if !passed { // although the whole group passed, over another path
+			if !passed { // the pair failed although the whole group passed; the group used another path
 				s.blame(pairs[i], smoke.Verdict{Among: [][]int{{0, 1}}})
 			}
 		}
@@ -126,8 +126,8 @@ func (s *smokeTest) pace() {
 	}
 }
 
-// round runs trials at the same time, in each of which some members reduce. It returns which
-// passed, or nil if there was no time or this machine was too busy to trust the results.
+// round runs trials at the same time. In each trial some members reduce. round returns which trials
+// passed. It returns nil if no time was left, or if this machine was too busy to trust the results.
 func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*member) []facts.SmokeRank) []bool {
 	all := slices.Concat(trials...)
 	if len(all) == 0 {
@@ -162,16 +162,16 @@ func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*
 	return passed
 }
 
-// hasFailed reports whether a member's last trial has another failure than a rank that did not
-// answer in time.
+// hasFailed reports whether a member's last trial has a failure that proves something. A rank that
+// only did not answer in time does not count.
 func hasFailed(m *member) bool {
 	return slices.ContainsFunc(last(m.Smoke.Trials).Failures, func(f facts.SmokeFailure) bool { return f.Kind != facts.SmokeHang })
 }
 
 func last[T any](of []T) T { return of[len(of)-1] }
 
-// loadAnew waits until the ranks that had to be ended are loaded again. That time is not part of a
-// trial.
+// loadAnew waits until the ranks that had to be ended are loaded again. The time of this wait is
+// not part of a trial.
 func (s *smokeTest) loadAnew(who members) {
 	who = who.only(func(m *member) bool { return s.down[m] })
 	if len(who) == 0 {
@@ -183,7 +183,7 @@ func (s *smokeTest) loadAnew(who members) {
 			orders[rank.LocalRank] = smoke.Order{Do: smoke.DoLoad}
 		}
 		return orders
-	}, func(*member, smoke.Outcome, error) {}) // a rank that does not come up fails in the trial
+	}, func(*member, smoke.Outcome, error) {}) // a rank that cannot be loaded fails in the trial
 }
 
 // reduce makes ranks of some members connect and reduce, and stores each member's result.
@@ -240,10 +240,10 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 	return passed
 }
 
-// meetAt returns the address at which the ranks find rank 0. In this order it is the address on the
-// rail under test, the address of its node that leads to its peers, the address by which it was
-// reached, or its name. On a single node it is the loopback address. Without an address torch would
-// make each rank use its own loopback.
+// meetAt returns the address at which the ranks find rank 0. It returns the first of these that
+// exists: the address on the rail under test, the address of rank 0's node that leads to its peers,
+// the address by which preflight reached that node, or its name. On a single node it returns the
+// loopback address. Without an address torch would make each rank use its own loopback.
 func (s *smokeTest) meetAt(who members) string {
 	if len(who) == 1 {
 		return "127.0.0.1"
@@ -251,7 +251,7 @@ func (s *smokeTest) meetAt(who members) string {
 	return cmp.Or(s.onlyRail[who[0]].Address, nccl.PeerAddress(who[0].Node).Address, who[0].Address, hostfile.Bare(who[0].Name))
 }
 
-// blame stores the result of isolating a fault.
+// blame stores the verdict about the nodes that cause a fault.
 func (s *smokeTest) blame(crews members, v smoke.Verdict) {
 	against := func(fault facts.SmokeFault, among ...int) {
 		for _, i := range among {

@@ -18,10 +18,11 @@ import (
 
 const (
 	// allLogins is the largest number of nodes for which every node logs in to every other. In
-	// larger fleets it logs in to the next one and a random one.
+	// larger fleets each node logs in to the next node and to a random one.
 	allLogins = 8
 	// pdshNodes is the largest number of nodes for which checks that need a whole ssh session per
-	// node run by default, if the launch does not depend on them.
+	// node run by default. If the launch depends on these checks, they run with any number of
+	// nodes.
 	pdshNodes = 16
 )
 
@@ -35,8 +36,9 @@ func (r *run) noLogins() string {
 	return ""
 }
 
-// logins makes every node log in to its peers with its own ssh, as nodes do for a launcher whose
-// nodes start each other. Peers that a node does not get to within the limit are unknown.
+// logins makes every node log in to its peers with its own ssh. Nodes do the same for a launcher
+// whose nodes start each other. If a node reaches the time limit before it has tried a peer, the
+// result for that peer is unknown.
 func (r *run) logins(ctx context.Context, d Drill) {
 	r.each(ctx, d.Phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		w := hostsys.BeginWait()
@@ -49,7 +51,7 @@ func (r *run) logins(ctx context.Context, d Drill) {
 	})
 }
 
-// forgive turns logins that failed only because no answer came in time into untried ones.
+// forgive marks logins as untried if they failed only because no answer came in time.
 func forgive(seen *facts.Logins) {
 	seen.Failed = slices.DeleteFunc(seen.Failed, func(login facts.Login) bool {
 		late := login.Cause == "timeout"
@@ -68,15 +70,15 @@ func (r *run) loginPeers(m *member) (peers []string) {
 		return []string{ahead(1), ahead(2 + rand.IntN(n-2))}
 	}
 	for next := 1; next < n; next++ {
-		peers = append(peers, ahead(next)) // not all nodes start with the same peer: see MaxStartups in sshd_config
+		peers = append(peers, ahead(next)) // nodes start with different peers; otherwise many would log in to one node (MaxStartups in sshd_config)
 	}
 	return peers
 }
 
 const (
-	// rehearsalTime is the minimum time for pdsh to print one line from every node that answered
-	// just before. rehearsalFactor is how much longer than preflight's slowest login it may take:
-	// an account behind a slow directory service is slow twice.
+	// rehearsalTime is the minimum time for pdsh to print one line from every node that has just
+	// answered. rehearsalFactor is how many times longer than preflight's slowest login pdsh may
+	// take: an account behind a slow directory service is slow in both.
 	rehearsalTime   = 5 * time.Second
 	rehearsalFactor = 3
 )
@@ -94,7 +96,7 @@ func (r *run) noRehearsal() string {
 }
 
 // rehearsal runs the pdsh that DeepSpeed will run over the nodes that were reached, with an echo in
-// place of the training. Its output is compared with what preflight's own ssh saw.
+// place of the training. A check compares the output with the results of preflight's own ssh.
 func (r *run) rehearsal(ctx context.Context, d Drill) {
 	head := r.fleet.Head
 	if len(r.members) == 0 {
