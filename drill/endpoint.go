@@ -20,43 +20,44 @@ import (
 )
 
 const (
-	// greetTime is how long a server gets to speak first, as ssh and mail servers do. Stores never
-	// do.
+	// greetTime is how long preflight waits for a server to speak first, as ssh and mail servers
+	// do. Stores never speak first.
 	greetTime = 150 * time.Millisecond
-	// countTime is the time limit for a store of the oldest generation to count its keys. libuv's
-	// store does not answer, so most stores cost this much time.
+	// countTime is the time limit for a store of the oldest generation to count its keys. A libuv
+	// store does not answer this request, so most stores cost this much time.
 	countTime = 500 * time.Millisecond
-	// newerTime is the time limit for answers of a newer store. An old store that exceeded
-	// countTime serves no other client during this time.
+	// newerTime is the time limit for answers of a newer store. While preflight waits, an old store
+	// that exceeded countTime serves no other client.
 	newerTime = 1500 * time.Millisecond
-	// lateTime is the time limit for an answer that came too late for countTime.
+	// lateTime is the time limit for reading an answer that arrived after countTime.
 	lateTime = 50 * time.Millisecond
-	// leaveTime is the pause before a port that another preflight had is tried again.
+	// leaveTime is the pause before preflight tries a port again that another preflight used.
 	leaveTime = 100 * time.Millisecond
-	// maxGreeting limits how much of a greeting is kept.
+	// maxGreeting is how many bytes of a greeting are kept.
 	maxGreeting = 200
 )
 
-// countKeys is a whole request for a store of the oldest generation. It is also the only request
-// that does no harm to any store: newer ones close the connection or ignore it.
+// countKeys is a complete request for a store of the oldest generation. It is also the only request
+// that does no harm to any store: newer stores close the connection or ignore it.
 const countKeys byte = 6
 
-// maxPlausible is far more keys than any store has.
+// maxPlausible is the limit for a plausible number of keys. It is far more than any store has.
 const maxPlausible = 1 << 32
 
 // Identify finds out what listens at host:port, which may be a running job. It changes nothing
-// there, and occupies a store no longer than two calls of the job's own clients would. That matters
-// because servers before libuv look up the name of every caller in their only thread, which a dead
-// name server slows down.
+// there. It occupies a store no longer than two calls of the job's own clients would. That is
+// important because servers before libuv look up the name of every caller in their only thread,
+// which a dead name server slows down.
 //
-// A store of the oldest generation would read VALIDATE as a key of terabytes, so it is asked first,
-// in its own protocol. Only a server that then stays silent or closes the connection is sent
-// VALIDATE, with one more byte. That is too short to be a length, even for an old store that was
-// merely stopped. And only a server that answers this is sent PING.
+// A store of the oldest generation would read VALIDATE as a key of terabytes. So Identify first
+// asks in that generation's protocol. Only if the server then stays silent or closes the connection
+// does Identify send VALIDATE, with one more byte. These bytes are too short to be a length, even
+// for an old store that was only stopped. Identify sends PING only to a server that answers
+// VALIDATE.
 //
-// No job can use another preflight's store, so Identify waits for that preflight to leave as long
-// as there is time for one more try. A store of the oldest generation is not asked for preflight's
-// key, because that would be more than the one harmless request.
+// No job can use another preflight's store. So Identify waits for that preflight to leave, as long
+// as there is time for one more try. It does not ask a store of the oldest generation for
+// preflight's key, because that would be more than the one harmless request.
 func Identify(ctx context.Context, endpoint string, deadline time.Duration) facts.Endpoint {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, deadline)
@@ -67,7 +68,7 @@ func Identify(ctx context.Context, endpoint string, deadline time.Duration) fact
 		seen := &facts.Endpoint{Endpoint: endpoint, Addresses: []string{}, Waited: waited}
 		identify(ctx, seen)
 		seen.Seconds = time.Since(began).Seconds()
-		leaves := met && seen.Outcome == facts.PathReset // while it was being asked
+		leaves := met && seen.Outcome == facts.PathReset // the other preflight left during the request
 		if took := time.Since(look); !seen.Preflight && !leaves || deadline-time.Since(began) < leaveTime+2*took {
 			return *seen
 		}
@@ -106,7 +107,8 @@ func identify(ctx context.Context, seen *facts.Endpoint) {
 	ask(ctx, conn, seen)
 }
 
-// ask finds out what has accepted the connection, and closes it. It does the work of Identify.
+// ask finds out what has accepted the connection, and closes the connection. It does the work of
+// Identify.
 func ask(ctx context.Context, conn net.Conn, seen *facts.Endpoint) {
 	fail := func(outcome facts.PathOutcome, problem string) {
 		seen.Failed, seen.Outcome, seen.Error = facts.HopValidate, outcome, problem
@@ -136,9 +138,9 @@ func ask(ctx context.Context, conn net.Conn, seen *facts.Endpoint) {
 	}
 }
 
-// askOldest lets the server speak first, and then asks for the number of keys as the oldest
-// generation did. It returns the answer. It returns an error only if the connection broke before
-// anything was asked, which no store does.
+// askOldest lets the server speak first, and then asks for the number of keys in the way of the
+// oldest generation. It returns the answer. It returns an error only if the connection broke before
+// the request, which no store does.
 func askOldest(conn net.Conn) ([]byte, error) {
 	text, err := readFor(conn, 1, greetTime)
 	if len(text) > 0 || err != nil {
@@ -151,7 +153,7 @@ func askOldest(conn net.Conn) ([]byte, error) {
 	return text, nil
 }
 
-// readFor reads until there are enough bytes or the time is up, which is no error.
+// readFor reads until it has enough bytes or limit has passed. Reaching the limit is not an error.
 func readFor(conn net.Conn, enough int, limit time.Duration) ([]byte, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
@@ -173,7 +175,7 @@ func oldestCount(answer []byte) (keys int64, ok bool) {
 	return int64(count), count < maxPlausible
 }
 
-// askNewer asks a store of 2.1 or newer. One that does not support PING closes the connection.
+// askNewer asks a store of 2.1 or newer. A store that does not support PING closes the connection.
 func askNewer(ctx context.Context, address string, seen *facts.Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, newerTime)
 	defer cancel()
@@ -205,7 +207,7 @@ func askNewer(ctx context.Context, address string, seen *facts.Endpoint) error {
 	return nil
 }
 
-// firstLine returns the first line of what a server sent, escaped.
+// firstLine returns the first line of a server's output, escaped.
 func firstLine(text []byte) string {
 	line, _, _ := strings.Cut(string(text), "\n")
 	quoted := strconv.QuoteToASCII(strings.TrimSpace(line))

@@ -15,22 +15,24 @@ import (
 // gatherTime is the time limit for one connection to a store that has just answered.
 const gatherTime = time.Second
 
-// mostNodes is the maximum number of launchers that are looked up by node number, with one request
-// each.
+// mostNodes is the maximum number of launchers that Gather looks up by node number, with one
+// request for each.
 const mostNodes = 1024
 
-// Run is what is known about a job that uses a store; torch's keys there contain these values.
+// Run holds what is known about a job that uses a store. torch's keys in the store contain these
+// values.
 type Run struct {
-	ID       string `json:"id,omitempty"`       // torchrun's
+	ID       string `json:"id,omitempty"`       // torchrun's run ID
 	Nodes    int    `json:"nodes,omitempty"`    // 0 if unknown
-	Restarts int    `json:"restarts,omitempty"` // of the ranks, by torchrun
+	Restarts int    `json:"restarts,omitempty"` // how often torchrun has restarted the ranks
 }
 
-// Gather reads from the store at an endpoint that Identify has found what the launchers of a run
-// have agreed on, and how many have come. It returns nil for what the store does not have. It sends
-// only VALIDATE, and CHECK and GET of known keys, over one connection. It asks for a value only
-// after the store said that the key exists: otherwise the store would close the connection, or
-// wait.
+// Gather reads a store at an endpoint that Identify has found. It returns what the launchers of a
+// run have agreed on, and how many have come. A result is nil if the store does not have it.
+//
+// Over one connection, Gather sends only VALIDATE, and CHECK and GET of known keys. It asks for a
+// value only after the store has said that the key exists. Without the key, the store would close
+// the connection, or wait.
 func Gather(ctx context.Context, at facts.Endpoint, run Run) (*facts.Gathering, *facts.Roll) {
 	_, port, err := net.SplitHostPort(at.Endpoint)
 	if err != nil || at.Failed != "" || at.Preflight {
@@ -46,7 +48,7 @@ func Gather(ctx context.Context, at facts.Endpoint, run Run) (*facts.Gathering, 
 	client := c10d.NewClient(conn, at.Store)
 	defer client.Close()
 	client.Validate()
-	// A failed call ends the connection, and all later calls fail too.
+	// A failed request ends the connection, so all requests after it fail too.
 	has := func(key string) bool {
 		there, err := client.Check(ctx, key)
 		return err == nil && there
@@ -86,7 +88,7 @@ func Gather(ctx context.Context, at facts.Endpoint, run Run) (*facts.Gathering, 
 		}
 	}
 	switch {
-	case roll.Came == nil, ctx.Err() != nil: // launchers that do not use this backend, or an answer that broke off
+	case roll.Came == nil, ctx.Err() != nil: // the launchers do not use this backend, or the connection broke during an answer
 		roll.Came, roll.Absent = nil, nil
 	default: // node 0's launcher serves the store, and writes nothing before all have joined
 		roll.Came = append([]int{0}, roll.Came...)

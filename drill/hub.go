@@ -19,27 +19,27 @@ import (
 	"preflight/internal/text"
 )
 
-// hubScript connects to the Hub. It is passed on a command line, and leaves no file.
+// hubScript connects to the Hub. preflight passes it on a command line, so it leaves no file.
 //
 //go:embed hub.py
 var hubScript string
 
-// Hub is the interpreter, and the variables in addition to a login's, with which a node must
-// connect to the Hugging Face Hub.
+// Hub says how a node must connect to the Hugging Face Hub. It holds the interpreter, and the
+// variables to set in addition to those of a login.
 type Hub struct {
 	Interpreter string          `json:"interpreter"`
 	Env         []facts.Setting `json:"env,omitempty"`
 	Deadline    time.Duration   `json:"deadline"`
 }
 
-// ToHub is how far it got, or why it could not be tried.
+// ToHub says how far the connection got, or why it could not be tried.
 type ToHub struct {
 	Hub     facts.Hub `json:"hub"`
 	Problem string    `json:"problem,omitempty"`
 }
 
-// Run connects with the launch's own interpreter, so that proxies, certificates and OpenSSL are
-// those that the ranks would use. It sends the Hub no request.
+// Run connects with the launch's own interpreter. So the proxies, certificates and OpenSSL are the
+// ones that the ranks would use. It sends no request to the Hub.
 func (h Hub) Run(ctx context.Context) (to ToHub) {
 	env := os.Environ()
 	for _, setting := range h.Env {
@@ -47,7 +47,7 @@ func (h Hub) Run(ctx context.Context) (to ToHub) {
 	}
 	out, errs, err := hostsys.Child{
 		Path: h.Interpreter, Args: []string{"-B", "-c", hubScript, strconv.FormatFloat(h.Deadline.Seconds(), 'f', -1, 64)}, Env: env,
-		Limit: h.Deadline, // the script watches the clock too, except during a name lookup
+		Limit: h.Deadline, // the script also checks the time, except during a name lookup
 	}.Run(ctx)
 	lines := slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool { return !strings.HasPrefix(line, "{") })
 	isLate := errors.Is(err, context.DeadlineExceeded)

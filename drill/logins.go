@@ -20,22 +20,23 @@ import (
 )
 
 const (
-	// loginConnect is ssh's time limit to connect and exchange keys.
+	// loginConnect is ssh's time limit for connecting and exchanging keys.
 	loginConnect = 3 * time.Second
-	// loginsAtOnce stays below ten unauthenticated connections, at which an sshd starts to refuse
-	// some (sshd_config, MaxStartups).
+	// loginsAtOnce is well below ten unauthenticated connections. With ten, an sshd starts to
+	// refuse some (sshd_config, MaxStartups).
 	loginsAtOnce = 4
 )
 
-// Logins are the peers that a node must log in to.
+// Logins lists the peers that a node must log in to.
 type Logins struct {
-	Peers    []string      `json:"peers"`    // as in the hostfile
+	Peers    []string      `json:"peers"`    // names as in the hostfile
 	Port     int           `json:"port"`     // 0 for ssh's own default
 	Deadline time.Duration `json:"deadline"` // for all logins together
 }
 
-// Run lets the node's own ssh log in to every peer, a few at the same time, without any prompt. It
-// changes nothing on the node: a host key that ssh would accept and store is not stored.
+// Run makes the node's own ssh log in to every peer, a few at the same time, without any prompt. It
+// changes nothing on the node. If ssh would accept and store a host key, Run keeps it from storing
+// the key.
 func (l Logins) Run(ctx context.Context) facts.Logins {
 	result := facts.Logins{Passed: []string{}}
 	ssh, err := exec.LookPath("ssh")
@@ -70,13 +71,13 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 }
 
 type try struct {
-	isKnown bool         // false if our time limit ended it before the result was known
-	failure *facts.Login // nil if it passed
+	isKnown bool         // false if preflight's time limit ended the login before its result was known
+	failure *facts.Login // nil if the login succeeded
 }
 
-// logIn lets ssh log in once. If we end ssh, that says nothing about the peer, unless ssh
-// complained before or had enough time to give up by itself. On a busy machine a missing answer
-// says nothing either.
+// logIn makes ssh log in once. If preflight ends ssh at the time limit, the result says nothing
+// about the peer. It does say something if ssh printed an error before, or had enough time to give
+// up by itself. On a busy machine a missing answer proves nothing either.
 func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	args := append(l.options(ctx, ssh, peer), "--", peer, "true")
 	w := hostsys.BeginWait()
@@ -96,13 +97,14 @@ func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	return try{isKnown: line != "" || took >= loginConnect && w.Busy() == 0, failure: failure}
 }
 
-// inEnglish returns a program whose messages are evaluated.
+// inEnglish returns a program whose messages are in English, so that preflight can evaluate them.
 func inEnglish(path string, args ...string) hostsys.Child {
 	return hostsys.Child{Path: path, Args: args, Env: append(os.Environ(), "LC_ALL=C")}
 }
 
-// options keep ssh from prompting, from reusing or leaving a shared connection, from forwarding
-// what the user's configuration forwards, and from writing files.
+// options returns options that keep ssh from prompting and from reusing or leaving a shared
+// connection. They also keep it from forwarding what the user's configuration forwards, and from
+// writing files.
 func (l Logins) options(ctx context.Context, ssh, peer string) []string {
 	options := []string{
 		"-n", "-T", "-x", "-a",
@@ -115,13 +117,14 @@ func (l Logins) options(ctx context.Context, ssh, peer string) []string {
 	if l.Port != 0 {
 		options = append(options, "-p", strconv.Itoa(l.Port))
 	}
-	// ssh's settings for this peer. If this fails, the login will report why.
+	// These are ssh's settings for this peer. If the command fails, the login will report why.
 	settings, _, _ := inEnglish(ssh, append(append([]string{"-G"}, options...), "--", peer)...).Run(ctx)
 	return append(options, unwritten(settings)...)
 }
 
-// unwritten returns options with which ssh checks a host key as its settings say, the output of
-// `ssh -G`, but stores none: ssh writes to the first of the user's files.
+// unwritten returns options with which ssh checks a host key as its settings say, but stores no
+// key. settings is the output of `ssh -G`. Without these options, ssh writes to the first of the
+// user's files.
 func unwritten(settings string) []string {
 	var files string
 	var accepts bool
@@ -140,8 +143,8 @@ func unwritten(settings string) []string {
 	return []string{"-o", "UserKnownHostsFile=" + os.DevNull + " " + files}
 }
 
-// loginCauses maps ssh's messages to causes (OpenSSH, sshconnect.c, sshconnect2.c, packet.c and the
-// C library's errors); the first match counts.
+// loginCauses maps ssh's messages to causes. The first match counts. The messages are from OpenSSH
+// (sshconnect.c, sshconnect2.c and packet.c) and from the C library's errors.
 var loginCauses = []struct{ pattern, cause string }{
 	{"could not resolve hostname", "name"},
 	{"host key verification failed", "host-key"},
@@ -160,10 +163,11 @@ var loginCauses = []struct{ pattern, cause string }{
 	{"kex_exchange_identification", "connect"},
 }
 
-// sshFailed is ssh's exit code if the login itself failed; any other code is the peer's shell's.
+// sshFailed is ssh's exit code if the login itself failed. Any other code is the exit code of the
+// peer's shell.
 const sshFailed = 255
 
-// loginCause returns why a login failed, and ssh's line about it.
+// loginCause returns why a login failed, and the line that ssh printed about it.
 func loginCause(stderr string, err error) (cause, message string) {
 	message = lastLine(stderr)
 	var exit *exec.ExitError
@@ -179,7 +183,7 @@ func loginCause(stderr string, err error) (cause, message string) {
 	return "other", cmp.Or(message, fmt.Sprintf("ssh ended with %s and printed nothing", exit.ProcessState))
 }
 
-// causeSaid returns the cause for ssh's messages, "" if unknown.
+// causeSaid returns the cause for ssh's messages, "" if the messages are unknown.
 func causeSaid(stderr string) string {
 	stderr = strings.ToLower(stderr)
 	for _, known := range loginCauses {
@@ -190,8 +194,8 @@ func causeSaid(stderr string) string {
 	return ""
 }
 
-// lastLine returns the last informative line: for a key that is unknown or has changed, that is the
-// one before the last.
+// lastLine returns the last informative line. For a key that is unknown or has changed, that is the
+// second to last line.
 func lastLine(stderr string) string {
 	last, before := "", ""
 	for line := range strings.Lines(stderr) {

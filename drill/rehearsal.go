@@ -21,25 +21,26 @@ import (
 	"preflight/internal/text"
 )
 
-// Rehearsal is a run of pdsh as DeepSpeed will start it.
+// Rehearsal describes a run of pdsh in the way in which DeepSpeed will start it.
 type Rehearsal struct {
-	Program      string          // pdsh, as a path or a name in PATH
+	Program      string          // path of pdsh, or its name in PATH
 	Hosts        []string        // in node rank order, as in the hostfile
-	LauncherArgs []string        // --launcher_args, split into words
-	Env          []facts.Setting // what DeepSpeed adds to its own environment for pdsh
+	LauncherArgs []string        // the words of --launcher_args
+	Env          []facts.Setting // variables that DeepSpeed adds to its own environment for pdsh
 	Limit        time.Duration
 }
 
-// Rehearse runs pdsh over all hosts on this machine, with an echo in place of the training, and
-// sorts the output by node. It ends at its limit or with ctx, and ends every ssh that pdsh started.
+// Rehearse runs pdsh over all hosts from this machine, with an echo in place of the training. It
+// sorts the output by node. It ends at its time limit or with ctx, and ends every ssh that pdsh
+// started.
 //
-// It never prompts: pdsh gives its ssh no terminal, and ssh is kept from opening a window instead.
+// Rehearse never prompts. pdsh gives its ssh no terminal, and ssh is kept from opening a window.
 // preflight cannot predict what DeepSpeed would do after an answer to a prompt.
 func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	token := "preflight-" + strings.ToLower(rand.Text()[:12])
 	command := r.command(token)
 	lines := newRehearsed(r.Hosts, token)
-	began := time.Now() // before the limit starts, so that the measured time is never shorter than the limit
+	began := time.Now() // taken before the limit starts, so that the measured time is never shorter than the limit
 	ctx, cancel := context.WithTimeout(ctx, r.Limit)
 	defer cancel()
 
@@ -47,7 +48,7 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	cmd.Env = r.environment()
 	out, errs := linesTo(lines.output), linesTo(lines.complaint)
 	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, so that nothing can prompt
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a session without a terminal, so that no program can prompt
 	cmd.Cancel = func() error { return endFamily(cmd.Process.Pid) }
 
 	err := hostsys.Run(cmd)
@@ -62,16 +63,16 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	return result
 }
 
-// command returns the argv of DeepSpeed's PDSHRunner.get_cmd with the echo as the remote command
-// (deepspeed/launcher/multinode_runner.py, 0.19.8). pdsh replaces %n with a node's rank.
+// command returns the arguments of DeepSpeed's PDSHRunner.get_cmd with the echo as the remote
+// command (deepspeed/launcher/multinode_runner.py, 0.19.8). pdsh replaces %n with a node's rank.
 func (r Rehearsal) command(token string) []string {
 	argv := []string{r.Program, "-S", "-f", "1024", "-w", strings.Join(r.Hosts, ",")}
 	return slices.Concat(argv, r.LauncherArgs, []string{"echo", token + "-%n"})
 }
 
-// environment returns our own environment, what DeepSpeed adds, and what keeps ssh from prompting
-// in a window. OpenSSH before 8.4 does not know SSH_ASKPASS_REQUIRE, and opens no window without a
-// display.
+// environment returns this process's environment with the variables that DeepSpeed adds. It also
+// keeps ssh from prompting in a window. OpenSSH before 8.4 does not know SSH_ASKPASS_REQUIRE, and
+// opens no window if no display is set.
 func (r Rehearsal) environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "DISPLAY=") || strings.HasPrefix(entry, "SSH_ASKPASS=")
@@ -82,7 +83,7 @@ func (r Rehearsal) environment() []string {
 	return append(env, "SSH_ASKPASS_REQUIRE=never")
 }
 
-// unfinished returns why pdsh did not run to its end, "" if it did, whatever its exit code.
+// unfinished returns why pdsh did not finish. It returns "" if pdsh finished, with any exit code.
 func unfinished(ctx context.Context, err error, seconds float64) string {
 	var exit *exec.ExitError
 	switch {
@@ -98,29 +99,29 @@ func unfinished(ctx context.Context, err error, seconds float64) string {
 	return err.Error()
 }
 
-// endFamily ends a program and everything it has started. pdsh gives every ssh a session of its own
-// (src/common/pipecmd.c), so no signal to its group reaches them. The program is stopped first, so
-// that it starts no more of them.
+// endFamily ends a program and all processes that it has started. pdsh gives every ssh a separate
+// session (src/common/pipecmd.c), so no signal to pdsh's group reaches them. endFamily first stops
+// the program, so that it starts no more processes.
 func endFamily(pid int) error {
 	if err := syscall.Kill(-pid, syscall.SIGSTOP); err != nil {
 		return os.ErrProcessDone
 	}
 	for _, child := range descendants(pid) {
-		if syscall.Kill(-child, syscall.SIGKILL) != nil { // it leads no group
+		if syscall.Kill(-child, syscall.SIGKILL) != nil { // the process leads no group
 			syscall.Kill(child, syscall.SIGKILL)
 		}
 	}
 	return syscall.Kill(-pid, syscall.SIGKILL)
 }
 
-// descendants returns the processes that one has started, directly or indirectly. Without /proc it
-// returns none: an ssh of pdsh's then ends by itself, at the latest when its wait for the peer
-// ends.
+// descendants returns the processes that a process has started, directly or indirectly. Without
+// /proc it returns none. In that case the ssh processes of pdsh end by themselves, at the latest
+// when their wait for the peer ends.
 func descendants(pid int) []int {
 	children := map[int][]int{}
 	processes, _ := procfs.AllProcs()
 	for _, process := range processes {
-		if stat, err := process.Stat(); err == nil { // otherwise it has ended
+		if stat, err := process.Stat(); err == nil { // if this fails, the process has ended
 			children[stat.PPID] = append(children[stat.PPID], process.PID)
 		}
 	}

@@ -13,16 +13,17 @@ import (
 )
 
 const (
-	// keptLine is how many bytes of a line are kept, and keptLines how many lines of each kind per
-	// node. That is enough to recognise a greeting, and too little to be flooded.
+	// keptLine is how many bytes of a line are kept. keptLines is how many lines of each kind are
+	// kept per node. These limits are enough to recognise a greeting, and small enough that a node
+	// cannot flood the report.
 	keptLine  = 500
 	keptLines = 20
-	// keptStrangers is how many unexpected names are kept separately, because a range in a name may
-	// expand to a whole cluster.
+	// keptStrangers is how many unexpected names are kept separately. It is limited because a range
+	// in a name may expand to a whole cluster.
 	keptStrangers = 100
 )
 
-// linesTo passes each line that is written to it, shortened to keptLine, to take.
+// linesTo returns a writer that shortens each line to keptLine and passes it to take.
 func linesTo(take func(line string)) *hostsys.Lines {
 	return &hostsys.Lines{Most: keptLine, Take: func(printed []byte) {
 		if line := strings.ToValidUTF8(string(printed), "�"); strings.TrimSpace(line) != "" {
@@ -34,10 +35,10 @@ func linesTo(take func(line string)) *hostsys.Lines {
 // rehearsed sorts pdsh's output by node.
 type rehearsed struct {
 	token string
-	asked int              // number of hosts
-	named map[string][]int // the names that pdsh may print for a node → positions
+	asked int              // number of hosts that pdsh was asked to reach
+	named map[string][]int // maps each name that pdsh may print for a node to positions
 
-	lock       sync.Mutex            // both streams are read at the same time
+	lock       sync.Mutex            // held because both streams are read at the same time
 	nodes      []facts.RehearsalNode // the requested hosts, then those that pdsh derived from their names
 	complaints []string
 }
@@ -53,15 +54,16 @@ func newRehearsed(hosts []string, token string) *rehearsed {
 	return r
 }
 
-// inOrder returns the results: requested hosts by rank, the others by what they answered.
+// inOrder returns the results. The requested hosts are sorted by rank, and the other names by the
+// ranks that they answered.
 func (r *rehearsed) inOrder() []facts.RehearsalNode {
 	slices.SortStableFunc(r.nodes[r.asked:], func(a, b facts.RehearsalNode) int { return slices.Compare(a.Ranks, b.Ranks) })
 	return r.nodes
 }
 
-// labels returns the names under which pdsh may print a host's output: without the user and, if all
-// hosts share one domain, without the domain (pdsh 2.34, src/common/err.c, %S, and src/pdsh/dsh.c,
-// domain_in_label).
+// labels returns the names under which pdsh may print a host's output. They are without the user.
+// If all hosts share one domain, they are also without the domain (pdsh 2.34, src/common/err.c, %S,
+// and src/pdsh/dsh.c, domain_in_label).
 func labels(host string) []string {
 	bare := host[strings.IndexByte(host, '@')+1:]
 	all := []string{host, bare}
@@ -72,8 +74,8 @@ func labels(host string) []string {
 	return slices.Compact(all)
 }
 
-// output handles a line of standard output: the echo, other output of a node, or both if a login
-// file ends without a newline.
+// output handles a line of standard output. The line is the echo, other output of a node, or both
+// if a login file ends without a newline.
 func (r *rehearsed) output(line string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -92,8 +94,8 @@ func (r *rehearsed) output(line string) {
 	}
 }
 
-// echo returns the rank in a line and the text before it. Without an echo, before is the whole text
-// and rank is -1.
+// echo returns the rank in a line and the text before it. If the line has no echo, before is the
+// whole text and rank is -1.
 func (r *rehearsed) echo(text string) (rank int, before string, echoed bool) {
 	before, number, found := strings.Cut(text, r.token+"-")
 	rank, err := strconv.Atoi(number)
@@ -103,9 +105,10 @@ func (r *rehearsed) echo(text string) (rank int, before string, echoed bool) {
 	return rank, strings.TrimSpace(before), true
 }
 
-// place returns the node of a line of standard output, or -1. If pdsh uses one name for several
-// hosts, the rank distinguishes them. A line without a name, which `pdsh -N` prints, is assigned by
-// its rank alone. An unexpected name is one that pdsh derived from another.
+// place returns the position of the node that printed a line of standard output, or -1 if there is
+// none. If pdsh uses one name for several hosts, the rank distinguishes them. A line without a
+// name, as `pdsh -N` prints it, is assigned only by its rank. An unexpected name is one that pdsh
+// derived from another.
 func (r *rehearsed) place(label string, rank int) int {
 	known := r.named[label]
 	switch {
@@ -123,9 +126,9 @@ func (r *rehearsed) place(label string, rank int) int {
 	return len(r.nodes) - 1
 }
 
-// complaint handles a line of standard error: from a node, from pdsh about a node ("pdsh@head: w1:
-// ssh exited with exit code 255"), or from pdsh about itself. If pdsh uses one name for several
-// hosts, each of them gets the line.
+// complaint handles a line of standard error. The line is from a node, from pdsh about a node
+// ("pdsh@head: w1: ssh exited with exit code 255"), or from pdsh about itself. If pdsh uses one
+// name for several hosts, each of these hosts gets the line.
 func (r *rehearsed) complaint(line string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -145,7 +148,7 @@ func (r *rehearsed) complaint(line string) {
 	}
 }
 
-// splitLabel splits the name off a line of pdsh; label is "" if there is none.
+// splitLabel splits the name off a line of pdsh. label is "" if the line has no name.
 func splitLabel(line string) (label, text string) {
 	label, text, found := strings.Cut(line, ": ")
 	if !found || strings.ContainsAny(label, " \t") {
@@ -154,7 +157,7 @@ func splitLabel(line string) (label, text string) {
 	return label, strings.TrimSpace(text)
 }
 
-// appendLimited adds a line to a list; a full list ends with "…".
+// appendLimited appends a line to a list. If the list is full, it ends with "…".
 func appendLimited(lines *[]string, line string) {
 	switch {
 	case len(*lines) < keptLines:

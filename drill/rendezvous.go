@@ -22,20 +22,24 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// lastWords is the time that a waiting join reserves to ask how many nodes were counted.
+// lastWords is the time that a waiting join keeps free at the end to ask how many nodes were
+// counted.
 const lastWords = 250 * time.Millisecond
 
-// letGoTime is how long a killed process takes to release everything it holds.
+// letGoTime is how long a killed process may take to release everything that it holds.
 const letGoTime = 200 * time.Millisecond
 
-// ownKey is in every store that a preflight serves, and in no other.
+// ownKey is a key in every store that a preflight serves, and in no other store.
 const ownKey = "preflight"
 
-// The keys that a rendezvous needs, for a token. The first exists from the start and shows whose
-// store it is: a store without it may belong to a running job, which a newcomer's ADD would
-// mislead. By asking for it, a caller also shows the store that it belongs to this run. The second
-// is torch's count of those who joined (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_), below
-// the token.
+// These functions return the keys that a rendezvous needs, for a token.
+//
+// storeKey exists from the start and shows whose store it is. A store without it may belong to a
+// running job, which an ADD from a new client would mislead. By asking for the key, a caller also
+// shows the store that the caller belongs to this run.
+//
+// countKey is torch's count of the clients that have joined
+// (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_). Here it is below the token.
 func storeKey(token string) string {
 	host, _, _ := strings.Cut(token, "/")
 	return "preflight/" + host
@@ -44,34 +48,37 @@ func countKey(token string) string        { return "preflight/" + token + "/init
 func completeKey(token string) string     { return "preflight/" + token + "/complete" }
 func joinedKey(token, node string) string { return "preflight/" + token + "/joined/" + node }
 
-// Host is the node that serves the store.
+// Host describes the node that serves the store.
 type Host struct {
 	Token      string           `json:"token"`
 	Node       string           `json:"node"`
-	Port       int              `json:"port"` // 0 for any free one
+	Port       int              `json:"port"` // 0 for any free port
 	Generation facts.Generation `json:"generation"`
-	// Patience is how long to wait for another preflight that has the port.
+	// Patience is how long to wait for another preflight that uses the port.
 	Patience time.Duration `json:"patience"`
 }
 
 // Serving is the result of starting to serve.
 type Serving struct {
-	Port int `json:"port"` // 0 if Taken says why there is none
-	// Waited is how long another preflight had the port, and Taken which one still has it.
+	Port int `json:"port"` // 0 if there is no store; Taken then says why
+	// Waited is how long another preflight used the port. Taken describes the preflight that still
+	// uses it.
 	Waited time.Duration  `json:"waited,omitempty"`
 	Taken  *hostsys.Taken `json:"taken,omitempty"`
-	// Ranks are addresses from which ranks of a real launch have called, at most MaxRanks of them.
+	// Ranks lists the addresses from which ranks of a real launch have called, at most MaxRanks.
 	Ranks []string `json:"ranks,omitempty"`
 }
 
-// MaxRanks is the maximum number of such addresses that are reported.
+// MaxRanks is the maximum number of addresses in Serving.Ranks.
 const MaxRanks = 16
 
-// Serve serves a store until ctx ends, and leaves nothing behind. It binds as torch does, whatever
-// address is advertised. It calls ready when the store accepts calls, or when another preflight did
-// not leave the port in time, and again when ranks of a real launch call. The error contains the
-// errno of a port that cannot be bound: another program has it, and Serve does not wait for that
-// one.
+// Serve serves a store until ctx ends, and leaves nothing behind. It binds the port as torch does,
+// whatever address is advertised.
+//
+// It calls ready when the store accepts calls, or when another preflight did not leave the port in
+// time. It calls ready again when ranks of a real launch call. If the port cannot be bound, the
+// error contains the errno. In that case another program uses the port, and Serve does not wait for
+// that program.
 func (h Host) Serve(ctx context.Context, ready func(Serving)) error {
 	turn, waited, err := h.takeTurn(ctx)
 	if taken := (*hostsys.Taken)(nil); errors.As(err, &taken) {
@@ -101,7 +108,7 @@ func (h Host) Serve(ctx context.Context, ready func(Serving)) error {
 	return server.Serve(ctx, listener)
 }
 
-// takeTurn waits until no other preflight has the port.
+// takeTurn waits until no other preflight uses the port.
 func (h Host) takeTurn(ctx context.Context) (turn *hostsys.Turn, waited time.Duration, err error) {
 	if h.Port == 0 {
 		return &hostsys.Turn{}, 0, nil
@@ -111,8 +118,8 @@ func (h Host) takeTurn(ctx context.Context) (turn *hostsys.Turn, waited time.Dur
 	return hostsys.TakeTurn(ctx, hostsys.TurnAtPort(h.Port))
 }
 
-// listen opens the port. A preflight that was waited for and was killed may have released its turn
-// just before its port.
+// listen opens the port. If another preflight was killed during the wait, it may have released its
+// turn just before its port.
 func (h Host) listen(ctx context.Context, waited time.Duration) (net.Listener, error) {
 	end := time.Now().Add(letGoTime)
 	for {
@@ -124,26 +131,27 @@ func (h Host) listen(ctx context.Context, waited time.Duration) (net.Listener, e
 	}
 }
 
-// Join is one node's part in a rendezvous. It must run only while its host serves: any other
-// process on the port must not be joined.
+// Join is one node's part in a rendezvous. It must run only while its host serves, because it must
+// not join any other process on the port.
 type Join struct {
-	// Token is the host's. If several rendezvous share a store, each has a name of its own after a
-	// slash.
+	// Token is the host's token. If several rendezvous share a store, each adds a slash and a
+	// separate name to the token.
 	Token      string           `json:"token"`
 	Node       string           `json:"node"`
-	Host       string           `json:"host"` // a name or an address, as the ranks will get it
+	Host       string           `json:"host"` // name or address of the host, as the ranks will get it
 	Port       int              `json:"port"`
-	World      int              `json:"world"` // how many nodes must join
+	World      int              `json:"world"` // the number of nodes that must join
 	Generation facts.Generation `json:"generation"`
-	Deadline   time.Duration    `json:"deadline"` // for everything: from the lookup until all have joined
-	// Own are the addresses of the nodes that serve. If the name leads to another address, Run
-	// first asks the server there as carefully as Identify does: it may be a running job's store.
+	Deadline   time.Duration    `json:"deadline"` // time limit from the lookup until all nodes have joined
+	// Own lists the addresses of the nodes that serve. The name may lead to another address, where
+	// the server may be a running job's store. In that case Run first asks the server as carefully
+	// as Identify does.
 	Own []string `json:"own"`
 }
 
-// Run performs every step of a rank, in torch's order, once: resolve, connect, VALIDATE and PING,
-// be counted, see all nodes. The result names the hop that failed; a store of another run fails at
-// validate.
+// Run performs every step of a rank once, in torch's order: resolve, connect, VALIDATE and PING,
+// join the count, wait for all nodes. The result names the hop that failed. A store of another run
+// fails at the hop validate.
 func (j Join) Run(ctx context.Context) facts.Rendezvous {
 	w := hostsys.BeginWait()
 	ctx, cancel := context.WithTimeout(ctx, j.Deadline)
@@ -205,8 +213,9 @@ func (j Join) owns(address string) bool {
 	})
 }
 
-// inquire asks the server that has accepted the connection, and closes it. The problem is "" if a
-// store of the generation is there, whoever it belongs to: VALIDATE and PING then do it no harm.
+// inquire asks the server that has accepted the connection, and closes the connection. The problem
+// is "" if a store of the right generation is there, whichever run it belongs to. VALIDATE and PING
+// then do the store no harm.
 func (j Join) inquire(ctx context.Context, conn net.Conn) (outcome facts.PathOutcome, problem string) {
 	var found facts.Endpoint
 	ask(ctx, conn, &found)
@@ -220,7 +229,7 @@ func (j Join) inquire(ctx context.Context, conn net.Conn) (outcome facts.PathOut
 }
 
 // recognise makes sure that the store belongs to this run, which also identifies this node to the
-// store. It then sends what else a rank begins with.
+// store. It then sends the other requests with which a rank begins.
 func (j Join) recognise(ctx context.Context, client *c10d.Client) error {
 	client.Validate()
 	ours, err := client.Check(ctx, storeKey(j.Token))
@@ -233,7 +242,7 @@ func (j Join) recognise(ctx context.Context, client *c10d.Client) error {
 	return err
 }
 
-// enter lets this node be counted. The last node sets the key for which the others wait.
+// enter makes the store count this node. The last node sets the key for which the other nodes wait.
 func (j Join) enter(ctx context.Context, client *c10d.Client) error {
 	if err := client.Set(ctx, joinedKey(j.Token, j.Node), []byte(j.Node)); err != nil {
 		return err
@@ -245,7 +254,7 @@ func (j Join) enter(ctx context.Context, client *c10d.Client) error {
 	return err
 }
 
-// await waits for all nodes. It returns the problem, "" for none.
+// await waits for all nodes. It returns the problem, or "" if all nodes came.
 func (j Join) await(ctx context.Context, client *c10d.Client, to netip.Addr) string {
 	deadline, _ := ctx.Deadline()
 	waiting, cancel := context.WithDeadline(ctx, deadline.Add(-lastWords))
@@ -263,8 +272,8 @@ func (j Join) await(ctx context.Context, client *c10d.Client, to netip.Addr) str
 	return fmt.Sprintf("not all %d nodes joined in time", j.World)
 }
 
-// counted asks how many have joined, over a new connection: the one that waited ended with its
-// wait.
+// counted asks how many nodes have joined. It uses a new connection, because the waiting connection
+// ended with its wait.
 func (j Join) counted(ctx context.Context, to netip.Addr) (int64, error) {
 	conn, err := callFirst(ctx, []netip.Addr{to}, j.Port)
 	if err != nil {

@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// stackTime is py-spy's time limit for one process. It needs a second, and uses the symbols of
-	// the process's Python.
+	// stackTime is py-spy's time limit for one process. py-spy needs a second, and uses the symbols
+	// of the process's Python.
 	stackTime = 5 * time.Second
-	// stacksAtOnce keeps py-spy from slowing down a node that trains.
+	// stacksAtOnce is small so that py-spy does not slow down a node that trains.
 	stacksAtOnce = 2
-	// mostStackLines is more than any waiting rank shows.
+	// mostStackLines is the maximum number of lines of a stack. Any waiting rank has fewer.
 	mostStackLines = 60
 )
 
-// Stacks are the processes whose Python stacks are wanted.
+// Stacks lists the processes whose Python stacks to read.
 type Stacks struct {
 	PIDs     []int         `json:"pids"`
 	Deadline time.Duration `json:"deadline"`
 }
 
-// Run lets py-spy read each process, if it is installed. It does not stop the process, and reads no
-// values of variables, which could be confidential.
+// Run makes py-spy read each process, if py-spy is installed. It does not stop the process. It
+// reads no values of variables, because they could be confidential.
 func (s Stacks) Run(ctx context.Context) []facts.Stack {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
@@ -71,9 +71,9 @@ func stackOf(ctx context.Context, pid int) facts.Stack {
 	return stack
 }
 
-// pySpy returns the path of py-spy: in PATH, or next to the interpreter with which the process was
-// started, as in a virtual environment. If another user runs the process, that user controls what
-// is there, so it must not run as us.
+// pySpy returns the path of py-spy. It searches PATH, and the directory of the interpreter with
+// which the process was started, as in a virtual environment. If another user runs the process,
+// that user controls that directory, so preflight must not run a program from it.
 func pySpy(pid int) (string, error) {
 	if program, err := exec.LookPath("py-spy"); err == nil {
 		return program, nil
@@ -81,7 +81,7 @@ func pySpy(pid int) (string, error) {
 	none := errors.New("py-spy is not installed there")
 	process, err := procfs.NewProc(pid)
 	if err != nil {
-		return "", none // it has ended
+		return "", none // the process has ended
 	}
 	words, err := process.CmdLine()
 	if err != nil || len(words) == 0 || !filepath.IsAbs(words[0]) {
@@ -91,7 +91,8 @@ func pySpy(pid int) (string, error) {
 	if err != nil {
 		return "", none
 	}
-	// The owner of its directory in /proc is root if it may not be dumped, whoever runs it.
+	// If a process may not be dumped, its directory in /proc belongs to root, whichever user runs
+	// it.
 	status, err := process.NewStatus()
 	if us := uint64(os.Geteuid()); err != nil || status.UIDs != [4]uint64{us, us, us, us} {
 		return "", errors.New("py-spy is not in PATH, and preflight does not run the py-spy next to another user's interpreter: run preflight as that user")
@@ -100,7 +101,7 @@ func pySpy(pid int) (string, error) {
 }
 
 // threads returns the lines of a dump about threads and their frames. The lines before the first
-// thread have the command line, whose arguments are private (py-spy 0.4, src/dump.rs).
+// thread contain the command line, whose arguments are private (py-spy 0.4, src/dump.rs).
 func threads(dump string) (lines []string) {
 	for line := range strings.Lines(dump) {
 		line = strings.TrimRight(line, "\r\n")

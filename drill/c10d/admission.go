@@ -18,17 +18,18 @@ import (
 )
 
 // proofTime is how long a caller may take, from its first byte on, to ask for the key that only
-// nodes of this run know. Before that byte it may be one of our nodes that is busy.
+// this run's nodes know. A caller that has sent no byte may be one of this run's nodes that is
+// busy.
 const proofTime = 5 * time.Second
 
 // AdmitOnly makes a store serve only callers that begin with a CHECK for this key, as this run's
 // nodes do. Other callers may count the keys and check for some, which is how another preflight
-// finds out whose store this is; they cannot change anything. Call AdmitOnly before Serve.
+// finds out whose store this is. They cannot change anything. Call AdmitOnly before Serve.
 //
-// met is called for every torch rank that calls, with its address. A rank begins in another way,
-// and the store closes the connection without an answer. A rank of 2.5 or newer treats that as a
-// server that is not up yet and calls again, so that it finds its real store later. met is not
-// called for other callers.
+// The store calls met with the address of every torch rank that calls, and only of those. A rank
+// begins in another way, and the store closes its connection without an answer. A rank of torch 2.5
+// or newer treats that as a server that is not running yet and calls again. So it finds its real
+// store later.
 func (s *Server) AdmitOnly(key string, met func(from netip.Addr)) {
 	s.admission = &admission{key: key, onRank: met}
 }
@@ -46,8 +47,8 @@ func caller(conn net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// admit answers a stranger until it asks for the key, and also that question. It returns false for
-// all others, when they have gone or their connection must be closed.
+// admit answers a stranger until the stranger asks for the key, and answers that question as well.
+// It returns false for callers that never ask: they have gone, or their connection must be closed.
 func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) bool {
 	a := s.admission
 	if _, err := from.Peek(1); err != nil || conn.SetDeadline(time.Now().Add(proofTime)) != nil {
@@ -62,7 +63,7 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) b
 			return false
 		}
 	}
-	known := false // it may only look
+	known := false // an unknown caller may only read
 	for {
 		first, err := from.Peek(1)
 		if err != nil {
@@ -94,9 +95,9 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) b
 	}
 }
 
-// reportRank reports a rank whose torch uses another protocol generation than this store. For other
-// callers it behaves as torch's server of this generation: libuv's reads on without an answer, an
-// older one closes the connection.
+// reportRank reports a rank whose torch uses another protocol generation than this store. Towards
+// other callers it behaves as torch's server of this generation does. The libuv server reads on
+// without an answer, and an older server closes the connection.
 func (a *admission) reportRank(conn net.Conn, from *bufio.Reader, g facts.Generation) {
 	switch {
 	case isRank(from):
@@ -106,8 +107,9 @@ func (a *admission) reportRank(conn net.Conn, from *bufio.Reader, g facts.Genera
 	}
 }
 
-// isRank reports whether a caller begins like a rank: with VALIDATE and no question about keys,
-// which a preflight would ask, or in the oldest generation with a request for one of torch's keys.
+// isRank reports whether a caller begins like a rank. A rank sends VALIDATE and no question about
+// keys, while a preflight asks one. In the oldest generation a rank begins with a request for one
+// of torch's keys.
 func isRank(from *bufio.Reader) bool {
 	validate := greeting()
 	if text, err := from.Peek(len(validate)); err != nil {
@@ -117,7 +119,7 @@ func isRank(from *bufio.Reader) bool {
 		return err != nil || query(text[len(validate)]) != queryCheck && query(text[len(validate)]) != queryNumKeys
 	}
 	for _, prefix := range []string{"init/", "/"} {
-		const before = 1 + 8 // a query and a length
+		const before = 1 + 8 // length of a query and of the length field
 		text, err := from.Peek(before + len(prefix))
 		if err != nil {
 			return false

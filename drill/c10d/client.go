@@ -15,17 +15,17 @@ import (
 
 // Client is a connection to a store, for one goroutine at a time.
 //
-// If a method's context ends before the store has answered, the method closes the connection, which
-// ends the wait at once, and returns the context's error.
+// If a method's context ends before the store has answered, the method closes the connection. That
+// ends the wait at once, and the method returns the context's error.
 type Client struct {
 	conn       net.Conn
 	replies    decoder
 	generation facts.Generation
-	pending    []byte // requests without a reply, sent with the next write
+	pending    []byte // requests without a reply, which the next write sends
 }
 
-// NewClient returns a client on a connection that it then owns. Validate or ValidateAndCount must
-// be called first.
+// NewClient returns a client on a connection, which the client then owns. The first method to call
+// is Validate or ValidateAndCount.
 func NewClient(conn net.Conn, g facts.Generation) *Client {
 	return &Client{conn: conn, replies: decoder{bufio.NewReader(conn)}, generation: g}
 }
@@ -33,23 +33,23 @@ func NewClient(conn net.Conn, g facts.Generation) *Client {
 // Close ends the connection. The store keeps its data.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Validate makes the next request begin as the generation requires. No store answers VALIDATE; the
-// result shows in the answer to that request.
+// Validate makes the next request begin as the generation requires. No store answers VALIDATE, so
+// the answer to the next request shows whether the store accepted it.
 func (c *Client) Validate() {
 	if c.generation != facts.GenerationLegacy {
 		c.pending = greeting()
 	}
 }
 
-// ValidateAndCount sends VALIDATE and NumKeys in one write, which together are the shortest proof
-// of a store since 2.1. An older store reads both as the start of a length, and waits for the rest
+// ValidateAndCount sends VALIDATE and NumKeys in one write. Together they are the shortest proof of
+// a store since 2.1. An older store reads both as the start of a length, and waits for the rest
 // until the connection ends.
 func (c *Client) ValidateAndCount(ctx context.Context) (int64, error) {
 	c.pending = greeting()
 	return c.NumKeys(ctx)
 }
 
-// Ping makes the store return the nonce (since 2.5).
+// Ping makes the store return the nonce (since torch 2.5).
 func (c *Client) Ping(ctx context.Context, nonce uint32) error {
 	return c.do(ctx, request{query: queryPing, nonce: nonce}, func(reply decoder) error {
 		returned, err := reply.uint32()
@@ -57,13 +57,13 @@ func (c *Client) Ping(ctx context.Context, nonce uint32) error {
 	})
 }
 
-// Set stores a value. Stores do not confirm it: until the next reply it is only known that it was
-// sent.
+// Set stores a value. Stores do not confirm a SET: until the next reply, it is only known that the
+// request was sent.
 func (c *Client) Set(ctx context.Context, key string, value []byte) error {
 	return c.do(ctx, request{query: querySet, keys: []string{key}, value: value}, nil)
 }
 
-// Add adds to a number, which starts at 0, and returns the sum.
+// Add adds delta to a number, which starts at 0, and returns the sum.
 func (c *Client) Add(ctx context.Context, key string, delta int64) (int64, error) {
 	return c.number(ctx, request{query: queryAdd, keys: []string{key}, delta: delta})
 }
@@ -83,12 +83,12 @@ func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 	return answer == replyReady, err
 }
 
-// Get returns a value. If the key is missing, a store closes the connection, or since libuv (2.4)
-// returns an empty value. So call Wait first, as torch does.
+// Get returns a value. If the key is missing, a store closes the connection; a libuv store (since
+// 2.4) returns an empty value. So call Wait first, as torch does.
 func (c *Client) Get(ctx context.Context, key string) (value []byte, err error) {
 	err = c.do(ctx, request{query: queryGet, keys: []string{key}}, func(reply decoder) (err error) {
 		if value, err = reply.bytes(maxValue); errors.Is(err, errTooLong) {
-			err = ErrNotAStore // a length that no store has
+			err = ErrNotAStore // no store has values of this length
 		}
 		return err
 	})
@@ -103,7 +103,7 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	})
 }
 
-// do writes a request and reads the reply with read; a nil read means no reply.
+// do writes a request and reads the reply with read. If read is nil, the request has no reply.
 func (c *Client) do(ctx context.Context, r request, read func(decoder) error) error {
 	stop := context.AfterFunc(ctx, func() { c.conn.Close() })
 	defer stop()
@@ -115,7 +115,7 @@ func (c *Client) do(ctx context.Context, r request, read func(decoder) error) er
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil: // the context ended the connection
+	case ctx.Err() != nil: // the end of the context has closed the connection
 		return context.Cause(ctx)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("the other end closed the connection: %w", err)

@@ -9,14 +9,15 @@ import (
 	"fmt"
 )
 
-// pickled is a value in a pickle that is neither a number nor a text. It is a mapping, a list or
-// set with its members as keys, or an instance with the fields of the mapping from which it was
-// built.
+// pickled is a value in a pickle that is neither a number nor a text. It is a mapping, a list, a
+// set or an instance. A list or set has its members as keys. An instance has the fields of the
+// mapping from which it was built.
 type pickled struct {
 	keys, values []any
 }
 
-// field returns a named value of a mapping or an instance, nil if it has none.
+// field returns the value of a named field in a mapping or an instance, nil if there is no such
+// field.
 func (o *pickled) field(name string) any {
 	for i, key := range o.keys {
 		if key == name && i < len(o.values) {
@@ -26,15 +27,15 @@ func (o *pickled) field(name string) any {
 	return nil
 }
 
-// mark is the start of the items of a list, set or mapping on the stack.
+// mark is on the stack where the items of a list, set or mapping start.
 type mark struct{}
 
 // mostItems limits the size of the stack and of the memo.
 const mostItems = 1 << 20
 
-// unpickle decodes a Python pickle to nil, a bool, int64, string or *pickled, which may contain
-// itself. It imports and calls nothing: it returns the fields of an instance, and the arguments of
-// a call.
+// unpickle decodes a Python pickle to nil, a bool, int64, string or *pickled. A *pickled may
+// contain itself. unpickle imports and calls nothing: it returns the fields of an instance, and the
+// arguments of a call.
 //
 // Source: CPython, Lib/pickle.py, protocols 2 to 5, the operations in the states of torchrun's
 // launchers.
@@ -77,7 +78,7 @@ func (m *unpickler) take(n uint64) []byte {
 	return taken
 }
 
-// length reads a little-endian number of this many bytes.
+// length reads a little-endian number of size bytes.
 func (m *unpickler) length(size uint64) uint64 {
 	var whole [8]byte
 	copy(whole[:], m.take(size))
@@ -98,17 +99,17 @@ func (m *unpickler) pop() any {
 	return top
 }
 
-// top returns the value on top of the stack as something that can be extended.
+// top returns the value on top of the stack, which must be a value that can be extended.
 func (m *unpickler) top() *pickled {
 	below := m.pop()
 	m.push(below)
 	if built, ok := below.(*pickled); ok {
 		return built
 	}
-	return &pickled{} // an instance of a class, which is ignored
+	return &pickled{} // an instance of a class; the class is ignored
 }
 
-// items returns the values above the mark.
+// items returns the values above the topmost mark.
 func (m *unpickler) items() []any {
 	for at := len(m.stack) - 1; at >= 0; at-- {
 		if _, ok := m.stack[at].(mark); ok {
@@ -132,7 +133,7 @@ func (m *unpickler) recall(at uint64) {
 }
 
 func (m *unpickler) memoize(at uint64) {
-	if at != uint64(len(m.memo)) { // every pickler numbers them in order
+	if at != uint64(len(m.memo)) { // every pickler numbers the memo's entries in order
 		m.err = errors.New("the pickle's memo entries are out of order")
 		return
 	}

@@ -4,10 +4,10 @@
 // generations.
 //
 // Client and server support what a rendezvous needs and no more. The server serves all callers, or
-// only those that know a key.
+// only callers that know a key.
 //
 // Keys are sent as given. torch puts a "/" before every key that its users name, and none before
-// init/, the count of those who joined.
+// init/, the count of the clients that have joined.
 //
 // The client must not disturb a running job: it sends that job's store only complete requests that
 // change nothing.
@@ -25,11 +25,12 @@ import (
 	"preflight/facts"
 )
 
-// magic is what follows VALIDATE (TCPStoreBackend.hpp, validationMagicNumber).
+// magic is the number that follows VALIDATE (TCPStoreBackend.hpp, validationMagicNumber).
 const magic uint32 = 0x3C85F7CE
 
-// Limits of one request: key and value as in torch (TCPStoreLibUvBackend.cpp, MAX_STRING_LEN and
-// MAX_PAYLOAD_LEN), and more keys than any of our requests has.
+// These constants limit one request. The limits of key and value are torch's
+// (TCPStoreLibUvBackend.cpp, MAX_STRING_LEN and MAX_PAYLOAD_LEN). The limit on keys is higher than
+// any request of preflight needs.
 const (
 	maxKey   = 8 << 10
 	maxValue = 8 << 20
@@ -48,8 +49,8 @@ var (
 	errNotGreeted = errors.New("the first request is not VALIDATE")
 )
 
-// query is the type of a request, with the numbers used since 2.1. The missing numbers are requests
-// that torch's ranks make and preflight does not.
+// query is the type of a request, with the numbers used since 2.1. The missing numbers belong to
+// requests that torch's ranks send and preflight does not.
 type query byte
 
 const (
@@ -61,18 +62,19 @@ const (
 	queryWait     query = 6
 	queryNumKeys  query = 7
 	queryPing     query = 13
-	queryWatchKey query = 255 // only in the oldest generation; not a number on the wire
+	queryWatchKey query = 255 // only in the oldest generation; this number is never sent
 )
 
-// Replies to CHECK and WAIT.
+// These are the replies to CHECK and WAIT.
 const (
 	replyReady    byte = 0
 	replyNotReady byte = 1
 	replyStop     byte = 0
 )
 
-// The oldest generation has no VALIDATE, so its numbers up to GETNUMKEYS are one smaller, and
-// WATCH_KEY has the number that GETNUMKEYS has now.
+// legacyWatchKey is the number of WATCH_KEY in the oldest generation, which has no VALIDATE. In
+// that generation the numbers up to GETNUMKEYS are one smaller. WATCH_KEY has the number that
+// GETNUMKEYS has now.
 const legacyWatchKey byte = 7
 
 func (q query) wire(g facts.Generation) byte {
@@ -97,10 +99,10 @@ func queryOf(number byte, g facts.Generation) (query, error) {
 // request is one request, with the fields of its query.
 type request struct {
 	query query
-	keys  []string // exactly one for queries that take one
-	value []byte   // SET
-	delta int64    // ADD
-	nonce uint32   // PING
+	keys  []string // exactly one for queries that take one key
+	value []byte   // for SET
+	delta int64    // for ADD
+	nonce uint32   // for PING
 }
 
 func (r request) encode(g facts.Generation) []byte {
@@ -198,8 +200,8 @@ func readGreeting(from io.Reader) error {
 	return nil
 }
 
-// The fields of requests and replies: integers in the machine's byte order, and strings and values
-// after their length, an unsigned 64-bit integer.
+// These functions write the fields of requests and replies. Integers are in the machine's byte
+// order. Strings and values follow their length, which is an unsigned 64-bit integer.
 
 func putString[Text string | []byte](to []byte, text Text) []byte {
 	return append(binary.NativeEndian.AppendUint64(to, uint64(len(text))), text...)
@@ -213,7 +215,7 @@ func putUint32(to []byte, number uint32) []byte {
 	return binary.NativeEndian.AppendUint32(to, number)
 }
 
-// decoder reads fields.
+// decoder reads the fields of requests and replies.
 type decoder struct{ from io.Reader }
 
 func (d decoder) byte() (byte, error) {
@@ -234,7 +236,8 @@ func (d decoder) int() (int64, error) {
 	return int64(binary.NativeEndian.Uint64(field[:])), err
 }
 
-// bytes reads a length and that many bytes, unless it is more than limit.
+// bytes reads a length and then as many bytes. It returns an error if the length is more than
+// limit.
 func (d decoder) bytes(limit int) ([]byte, error) {
 	announced, err := d.int()
 	if err != nil {
@@ -248,7 +251,7 @@ func (d decoder) bytes(limit int) ([]byte, error) {
 	return value, cutShort(err)
 }
 
-// cutShort is the error of reading inside a message, where the stream must not end.
+// cutShort converts an error of reading inside a message, where the stream must not end.
 func cutShort(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

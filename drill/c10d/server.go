@@ -16,29 +16,31 @@ import (
 	"preflight/facts"
 )
 
-// maxConnections is far more than a fleet needs, and far less than would slow the machine down.
+// maxConnections is far more than a fleet needs. It is small enough that so many connections do not
+// slow the machine down.
 const maxConnections = 32 << 10
 
-// fullTime is the pause before the next accept when no more files can be opened.
+// fullTime is the pause before the next accept when the process cannot open more files.
 const fullTime = 10 * time.Millisecond
 
 // Server is a store that other processes can call.
 type Server struct {
 	generation facts.Generation
 	store      *store
-	admission  *admission // nil if every caller may use it
+	admission  *admission // nil if every caller may use the store
 }
 
-// NewServer returns an empty store of one generation. With GenerationPings it treats strangers as
-// torch's libuv server does, otherwise as torch's older server does.
+// NewServer returns an empty store of one generation. With GenerationPings the store treats
+// strangers as torch's libuv server does. With other generations it treats them as torch's older
+// server does.
 func NewServer(g facts.Generation) *Server {
 	return &Server{generation: g, store: newStore()}
 }
 
-// Listen opens a port as torch does: on all addresses of both IP families with one socket, and if
-// that is not possible on all IPv4 addresses. Port 0 means any free port.
+// Listen opens a port as torch does. It uses one socket for all addresses of both IP families. If
+// that is not possible, it listens on all IPv4 addresses. Port 0 stands for any free port.
 func Listen(ctx context.Context, port int) (net.Listener, error) {
-	var config net.ListenConfig // it sets SO_REUSEADDR and the largest backlog by default
+	var config net.ListenConfig // sets SO_REUSEADDR and the largest backlog by default
 	address := &net.TCPAddr{Port: port}
 	listener, err := config.Listen(ctx, "tcp", address.String())
 	if err == nil {
@@ -51,8 +53,8 @@ func Listen(ctx context.Context, port int) (net.Listener, error) {
 }
 
 // Serve accepts connections until ctx ends. It returns when the listener, every connection and
-// every goroutine for one has ended. The error is then nil; otherwise it is why no more connections
-// could be accepted.
+// every connection's goroutine has ended. The error is nil if ctx ended; otherwise it says why no
+// more connections could be accepted.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var conversations sync.WaitGroup
@@ -87,7 +89,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// Set stores a value from the server's side.
+// Set stores a value on behalf of the server.
 func (s *Server) Set(key string, value []byte) { s.store.set(key, value) }
 
 // converse answers one caller until the connection ends. On a protocol error it closes the
@@ -132,9 +134,9 @@ func (s *Server) answerNext(ctx context.Context, conn net.Conn, from *bufio.Read
 	return r, err
 }
 
-// answerWait answers when all keys exist. It returns if the caller sends more or closes the
-// connection. That matters because at their deadline all nodes give up and call once more, and
-// files must not be held for both calls.
+// answerWait answers when all keys exist. It also returns if the caller sends more or closes the
+// connection. That is important at the nodes' deadline, when all nodes give up and call once more.
+// The server must not hold open files for both connections of each node.
 func (s *Server) answerWait(ctx context.Context, conn net.Conn, from *bufio.Reader, keys []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -157,7 +159,7 @@ func (s *Server) answerWait(ctx context.Context, conn net.Conn, from *bufio.Read
 	return err
 }
 
-// carryOut returns the reply to a request, nil for one without a reply.
+// carryOut returns the reply to a request, or nil if the request has no reply.
 func (s *Server) carryOut(r request) ([]byte, error) {
 	switch r.query {
 	case querySet:
@@ -187,12 +189,12 @@ func (s *Server) carryOut(r request) ([]byte, error) {
 	return nil, errUnknown
 }
 
-// store has the keys and values, and what callers wait for. Values are never changed in place, so
-// that a value that was returned stays the same.
+// store holds the keys and values, and what callers wait for. A value is never changed in place, so
+// a value that was returned stays the same.
 type store struct {
 	mu      sync.Mutex
 	values  map[string][]byte
-	awaited map[string]chan struct{} // by missing key; closed when the key is set
+	awaited map[string]chan struct{} // by missing key; the channel is closed when the key is set
 }
 
 func newStore() *store {
@@ -221,7 +223,7 @@ func (s *store) get(key string) (value []byte, found bool) {
 	return value, found
 }
 
-// add adds to a value, which is a number in decimal digits.
+// add adds delta to a value, which is a number in decimal digits.
 func (s *store) add(key string, delta int64) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,13 +19,15 @@ import (
 // since 1.9.
 func StateKey(runID string) string { return "/torch.rendezvous." + runID }
 
-// ErrNoState is the error for a value that is not a launchers' state.
+// ErrNoState is the error for a value that is not the state of a run's launchers.
 var ErrNoState = errors.New("not the state of a rendezvous")
 
-// mostPickled is far more bytes than the state of ten thousand launchers takes.
+// mostPickled limits the size of a state in bytes. The state of ten thousand launchers is far
+// smaller.
 const mostPickled = 8 << 20
 
-// ReadState decodes the launchers' state as it is in their store at this time: a pickle in base64.
+// ReadState decodes the launchers' state, a pickle in base64. now is the time at which the state
+// was read from the launchers' store.
 //
 // Source of its fields: torch 1.9 to 2.15,
 // torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, _RendezvousState and _NodeDesc.
@@ -91,10 +93,10 @@ func launcher(named any) (who facts.Gatherer, ok bool) {
 	return who, ok
 }
 
-// moment decodes a Python datetime, zero for other values. It has ten bytes: two for the year, then
-// the month (whose highest bit distinguishes the second of two equal hours), day, hour, minute and
-// second, and three for microseconds. torch's times are UTC; later releases append a time zone that
-// says so.
+// moment decodes a Python datetime. It returns the zero time for other values. A datetime has ten
+// bytes: two for the year, then the month, day, hour, minute and second, and three for
+// microseconds. The highest bit of the month distinguishes the second of two equal hours. torch's
+// times are UTC. Later releases append a time zone that says so.
 //
 // Source: CPython 3.11, Lib/datetime.py, datetime._getstate.
 func moment(value any) time.Time {
@@ -111,16 +113,16 @@ func moment(value any) time.Time {
 	return time.Date(int(binary.BigEndian.Uint16(b)), time.Month(b[2]&0x7f), int(b[3]), int(b[4]), int(b[5]), int(b[6]), micro*1000, time.UTC)
 }
 
-// JoinedKey counts the clients that have announced how many there will be: the ranks of a job, and
-// before them the launchers of torchrun's static backend.
+// JoinedKey counts the clients that have announced how many clients there will be. These are the
+// ranks of a job, and before them the launchers of torchrun's static backend.
 //
 // Source: torch 1.9 to 2.15, torch/csrc/distributed/c10d/TCPStore.cpp, waitForWorkers.
 const JoinedKey = "init/"
 
 // BarrierKeys returns the keys that count the ranks at the barrier after init_process_group, in the
-// order in which to look for them. Up to torch 2.0 all ranks use it, and the default group is
-// number 1. Since 2.1 it is number 0, and ranks use it only with TORCH_DIST_INIT_BARRIER. If the
-// launcher serves the store, the key contains the attempt.
+// order in which to try them. Up to torch 2.0 all ranks use this barrier, and the default group is
+// number 1. Since torch 2.1 the default group is number 0, and ranks use the barrier only with
+// TORCH_DIST_INIT_BARRIER. If the launcher serves the store, the key contains the attempt.
 //
 // Source: torch 1.13, 2.4 and 2.15, torch/distributed/distributed_c10d.py, _store_based_barrier;
 // torch/distributed/rendezvous.py, _create_c10d_store.
@@ -133,8 +135,8 @@ func BarrierKeys(restarts int) (keys []string) {
 }
 
 // RoleKey returns the key under which a node's launcher describes its ranks. With torchrun's static
-// backend only launchers of other nodes than the store's do that. OlderRoleKey is the key in torch
-// 1.13.
+// backend, the launcher on the store's node writes no such key. OlderRoleKey returns the key that
+// torch 1.13 uses.
 //
 // Source: torch 1.13, 2.4 and 2.15, torch/distributed/elastic/agent/server/api.py;
 // torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py puts the run ID before it.

@@ -16,11 +16,11 @@ import (
 
 type caller struct {
 	fd        int
-	hello     []byte // as far as it has arrived, while it is incomplete
-	known     bool   // its hello was valid
+	hello     []byte // the part that has arrived, while the hello is incomplete
+	known     bool   // the caller's hello was valid
 	served    bool   // everything was sent; the caller ends the call when it has received it
-	toReceive int    // bytes of the caller's payload that are still missing
-	unsent    []byte // bytes that we still have to send
+	toReceive int    // how many bytes of the caller's payload are still missing
+	unsent    []byte // bytes that the listener still has to send
 }
 
 func (l *Listener) accept(ctx context.Context, socket int) {
@@ -36,18 +36,19 @@ func (l *Listener) accept(ctx context.Context, socket int) {
 			}
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
 			if !l.makeRoom() {
-				time.Sleep(time.Millisecond) // we have nothing to give back
+				time.Sleep(time.Millisecond) // no caller can be closed to make room
 				return
 			}
-		case unix.EINTR, unix.ECONNABORTED: // the caller closed the connection before we accepted it
+		case unix.EINTR, unix.ECONNABORTED: // the caller closed the connection before it was accepted
 		default:
 			return
 		}
 	}
 }
 
-// makeRoom ends the calls that need nothing more from us. If there are none, it ends one whose
-// caller has not identified itself. It returns false if there is no such call.
+// makeRoom closes the calls that need nothing more from this listener. If there are none, it closes
+// one call whose caller has not identified itself. It returns false if there is no such call
+// either.
 func (l *Listener) makeRoom() (made bool) {
 	for _, c := range l.callers {
 		if c.served {
@@ -91,8 +92,8 @@ func (l *Listener) attend(ctx context.Context, c *caller) {
 	switch n, err := unix.Write(c.fd, c.unsent); err {
 	case nil:
 		c.unsent = c.unsent[n:]
-		// The caller must close the connection: its reset is the last packet of the call. Ours
-		// would be one more.
+		// The caller must close the connection: its reset is the last packet of the call. If the
+		// listener closed the connection, one more packet would be sent.
 		c.served = len(c.unsent) == 0
 	case unix.EAGAIN:
 	default: // the caller will notice what could not be written
@@ -100,10 +101,12 @@ func (l *Listener) attend(ctx context.Context, c *caller) {
 	}
 }
 
-// receive handles what a caller sends. A caller that sent everything at once gets the whole answer
-// at once, which receive puts into unsent. Otherwise the caller gets each part when it is due: the
-// answer after its hello, and received after its payload. It returns false if the call is not, or
-// no longer, one of the mesh.
+// receive handles what a caller sends. It returns false if the call does not, or no longer, belong
+// to the mesh.
+//
+// A caller that sent everything at once gets the whole answer at once, which receive puts into
+// unsent. Any other caller gets each part when it is due: the answer after its hello, and received
+// after its payload.
 func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {
 	var due []byte
 	if !c.known {
@@ -136,28 +139,28 @@ func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {
 	if c.toReceive -= len(b); c.toReceive <= 0 {
 		due = append(due, received)
 	}
-	// A packet of its own, and one of the first two of the connection, for which there is always
-	// room.
+	// This message is in a separate packet. It is one of the first two packets of the connection,
+	// for which the send buffer always has room.
 	_, _ = unix.Write(c.fd, due)
 	return true
 }
 
 const (
-	// longestSpan limits what a caller can ask for.
+	// longestSpan limits the time span that a caller can ask for.
 	longestSpan = time.Minute
-	// countingBuffer is the read buffer of one stream. It is large because each read costs a system
-	// call and a wake-up.
+	// countingBuffer is the size of the read buffer of one stream. It is large because each read
+	// costs a system call and a wake-up.
 	countingBuffer = 256 << 10
 )
 
-// handOver serves a throughput call in a goroutine of its own, because it would block this one.
+// handOver serves a throughput call in a separate goroutine, because the call would block this one.
 func (l *Listener) handOver(ctx context.Context, c *caller, span time.Duration) {
 	delete(l.callers, c.fd)
-	// This does no harm if the descriptor was never watched.
+	// This call does no harm if the descriptor was never watched.
 	_ = unix.EpollCtl(l.poll.fd, unix.EPOLL_CTL_DEL, c.fd, nil)
 	file := os.NewFile(uintptr(c.fd), "throughput")
 	conn, err := net.FileConn(file)
-	file.Close() // conn has its own descriptor
+	file.Close() // conn has a separate descriptor
 	if err != nil {
 		return // the caller will notice the missing answer
 	}
@@ -169,7 +172,7 @@ func (l *Listener) handOver(ctx context.Context, c *caller, span time.Duration) 
 }
 
 // count answers a throughput call with the rate in bit/s at which payload arrived. The caller sets
-// the time span, which starts with its hello.
+// span, which starts with the caller's hello.
 func (l *Listener) count(conn net.Conn, span time.Duration) {
 	began := time.Now()
 	_ = conn.SetDeadline(began.Add(span))
@@ -182,6 +185,7 @@ func (l *Listener) count(conn net.Conn, span time.Duration) {
 	rate := float64(arrived) * 8 / time.Since(began).Seconds()
 	_ = conn.SetDeadline(time.Now().Add(exchangeTime))
 	_, _ = conn.Write(message{kind: throughputAnswer, amount: uint64(rate), name: l.answer.node}.encode(l.key))
-	// Closing while data is in transit would reset the connection and lose the answer.
+	// If the connection were closed while data is in transit, it would be reset and the answer
+	// lost.
 	_, _ = io.Copy(io.Discard, conn)
 }

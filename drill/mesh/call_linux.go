@@ -18,15 +18,15 @@ import (
 	"preflight/facts"
 )
 
-// call is one connection attempt to one port of a peer. It never blocks: its owner calls ready when
-// there is news about fd, and expired when its time is up.
+// call is one connection attempt to one port of a peer. It never blocks. Its owner calls ready when
+// there are events on fd, and expired when the time of the call is over.
 type call struct {
 	reach *reach
-	path  facts.Path // what is known so far; a good path if it has no outcome
-	knock bool       // only connect, to the ssh port
-	young bool       // has not waited for callPatience yet
-	// doubted is the call that this one repeats step by step, and second the call that repeats this
-	// one.
+	path  facts.Path // what is known so far; without an outcome, the path is good
+	knock bool       // the call only connects, to the ssh port
+	young bool       // the call has waited for less than callPatience
+	// doubted is the call that this call repeats step by step. second is the call that repeats this
+	// call.
 	doubted, second *call
 
 	fd        int // -1 for none
@@ -34,14 +34,14 @@ type call struct {
 	end       time.Time
 	connected bool
 	unsent    []byte
-	answer    []byte // as far as it has arrived, while it is incomplete
+	answer    []byte // the part that has arrived, while the answer is incomplete
 	answered  bool
-	received  bool  // the peer has received all our payload
-	missing   int   // bytes of the peer's payload that are missing
-	err       error // the error that ended it, if it repeats another call
+	received  bool  // the peer has received the caller's whole payload
+	missing   int   // how many bytes of the peer's payload are missing
+	err       error // for a call that repeats another: the error that ended it
 }
 
-// dial starts to connect, from the address or interface that is set.
+// dial starts to connect, from the source address or the interface if one is set.
 func (c *call) dial(from *Calls, address string, port int) error {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *call) dial(from *Calls, address string, port int) error {
 	return c.refused(err)
 }
 
-// bind binds a socket to the address or interface from which all calls must come.
+// bind binds a socket to the interface, and to the source address if one is set.
 func (c *Calls) bind(fd int) error {
 	if c.From == "" {
 		return bindTo(fd, c.Interface)
@@ -80,12 +80,12 @@ func (c *Calls) bind(fd int) error {
 	return errors.Join(bindTo(fd, c.Interface), os.NewSyscallError("bind", unix.Bind(fd, name)))
 }
 
-// refused returns a connect error in package net's form, which outcomeOf reads.
+// refused wraps a connect error in package net's form, which outcomeOf expects.
 func (c *call) refused(err error) error {
 	if err == nil {
 		return nil
 	}
-	ip, _ := netip.ParseAddr(c.path.To) // dial has parsed it before
+	ip, _ := netip.ParseAddr(c.path.To) // dial has already parsed this address
 	to := net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, uint16(c.path.Port)))
 	return &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: os.NewSyscallError("connect", err)}
 }
@@ -99,7 +99,7 @@ func (c *call) pending() error {
 	return err
 }
 
-// ended is the event of a connection that is over, possibly with unread data.
+// ended holds the events of a connection that is over, possibly with unread data.
 const ended = unix.EPOLLERR | unix.EPOLLHUP | unix.EPOLLRDHUP
 
 func (c *call) ready(calls *calling, events uint32) {
@@ -143,13 +143,13 @@ func (c *call) ready(calls *calling, events uint32) {
 			return
 		}
 		if n < len(calls.buffer) && events&ended == 0 {
-			return // there was no more, and there will be another event
+			return // there was no more data; another event will follow
 		}
 	}
 }
 
 // speak sends everything at once or, step by step, only the hello. If the connection is not
-// established yet nothing is sent, which is no error.
+// established yet, speak sends nothing and returns no error.
 func (c *call) speak(calls *calling) error {
 	mss := segment(c.fd)
 	text := calls.opening.forSegment(mss)
@@ -172,8 +172,8 @@ func (c *call) speak(calls *calling) error {
 	return nil
 }
 
-// send continues to send; step by step it does so only after the answer. Write errors show up when
-// reading.
+// send continues to send. Step by step, it sends only after the answer has arrived. The next read
+// reports any write error.
 func (c *call) send() {
 	if len(c.unsent) == 0 || c.doubted != nil && !c.answered {
 		return
@@ -225,8 +225,8 @@ func (c *call) expired(now time.Time) error {
 		c.path.Outcome = facts.PathUntried
 		return outcome.ErrNoTime
 	case !c.connected:
-		// A router's answer to a packet is only a hint to the kernel, which keeps trying; but it
-		// stores the error.
+		// The kernel treats a router's answer to a packet only as a hint: it stores the error and
+		// keeps trying.
 		if err := c.pending(); err != nil {
 			return c.refused(err)
 		}
@@ -244,8 +244,8 @@ func (c *call) expired(now time.Time) error {
 	return errors.New("it answers, but full packets from it are lost")
 }
 
-// explained returns the error of a call without an answer, from how far the second call got. Even
-// if the second one was answered, the first one was not.
+// explained returns the error of a call without an answer. The error says how far the second call
+// got. Even if the second call was answered, the first call was not.
 func (c *call) explained(now time.Time) error {
 	second := c.second
 	if second.complete() {
@@ -253,7 +253,7 @@ func (c *call) explained(now time.Time) error {
 		return errors.New("connected, then no answer, although a second call got one")
 	}
 	err := second.err
-	if err == nil { // it is still waiting
+	if err == nil { // the second call is still waiting
 		err = second.expired(now)
 	}
 	c.path.Outcome, c.path.Answered, c.path.Stuck = second.path.Outcome, second.path.Answered, second.path.Stuck
@@ -264,7 +264,7 @@ func (c *call) inDoubt(now time.Time) bool {
 	return c.connected && c.doubted == nil && c.second == nil && !now.Before(c.end.Add(-stepsTime))
 }
 
-// hangUp ends the connection at once, without leaving any state in the kernel.
+// hangUp closes the connection at once, without leaving any state in the kernel.
 func (c *call) hangUp() {
 	if c.fd < 0 {
 		return

@@ -12,11 +12,11 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// callsAtOnce keeps two CPUs busy and a node's backlog short.
+// callsAtOnce is enough calls to keep two CPUs busy, and few enough to keep a node's backlog short.
 const callsAtOnce = 32
 
-// Run calls every peer. It sets Reached, Failed (in the order of Peers), MSS and Overflows; of the
-// other fields of Mesh it sets only Error, if it could not try. It takes no longer than the
+// Run calls every peer. It sets Reached, Failed (in the order of Peers), MSS and Overflows. If it
+// could not try, it sets Error. It sets no other field of Mesh. Run takes no longer than the
 // deadline and ends early with ctx.
 func (c Calls) Run(ctx context.Context) facts.Mesh {
 	ctx, cancel := context.WithTimeout(ctx, c.Deadline)
@@ -43,20 +43,20 @@ type calling struct {
 	Calls
 	key     key
 	poll    *poll
-	live    map[int]*call // by socket
-	young   int           // live calls that delay the start of others
-	begun   int           // peers whose calls have started
+	live    map[int]*call // calls in progress, by socket
+	young   int           // number of live calls that still delay the start of others
+	begun   int           // number of peers whose calls have started
 	reaches []*reach      // one per peer
-	now     time.Time     // at the last wait of poll
+	now     time.Time     // time at which poll last waited
 	wait    hostsys.Wait
 	opening speech
 	buffer  []byte
-	// overflown is how often the neighbour table had no room before.
+	// overflown is how often the neighbour table had no room before these calls.
 	overflown int64
 }
 
-// run loops until every call has ended. Everything that happens to calls happens here, so nothing
-// needs a lock.
+// run loops until every call has ended. Only this goroutine handles the calls, so nothing needs a
+// lock.
 func (c *calling) run(ctx context.Context) {
 	own := max(0, slices.IndexFunc(c.Peers, func(p Peer) bool { return p.Name == c.Node }))
 	tick := time.Now().Add(callPatience)
@@ -77,14 +77,14 @@ func (c *calling) run(ctx context.Context) {
 			c.stop()
 			return
 		}
-		if len(news) == 0 && !time.Now().Before(tick) { // a call with news has not expired
+		if len(news) == 0 && !time.Now().Before(tick) { // only calls without news can have expired
 			tick = time.Now().Add(callPatience)
 			c.expire()
 		}
 	}
 }
 
-// begin calls a peer, at one port in rotation or at all ports.
+// begin calls a peer at all its ports, or at one port in rotation.
 func (c *calling) begin(at, turn int) {
 	peer := c.Peers[at]
 	r := &reach{peer: peer, firstPort: turn, paths: make([]facts.Path, len(peer.Ports))}
@@ -97,7 +97,7 @@ func (c *calling) begin(at, turn int) {
 }
 
 // start starts a call to a port. If the peer is near, the connection is established at once, and
-// the data is sent together with the acknowledgement.
+// the kernel sends the data together with the acknowledgement.
 func (c *calling) start(call *call, port int) {
 	to := call.reach.peer
 	call.path = facts.Path{Peer: to.Name, To: to.Address, Port: port}
@@ -126,8 +126,8 @@ func (c *calling) start(call *call, port int) {
 	c.live[call.fd] = call
 }
 
-// finish stores the result of a call. It also tries the peer's other ports and its ssh port if they
-// can show more.
+// finish stores the result of a call. It also tries the peer's other ports and its ssh port if
+// these can show more.
 func (c *calling) finish(call *call, err error) {
 	if call.fd >= 0 {
 		if err == nil && !call.knock {
@@ -147,14 +147,14 @@ func (c *calling) finish(call *call, err error) {
 		call.path.Error = outcome.Words(err)
 	}
 	if call.doubted != nil {
-		if err != nil && call.connected { // the first call has nothing more to wait for
+		if err != nil && call.connected { // the first call no longer has to wait for this result
 			call.err, call.doubted.end = err, c.now
 		}
 		return
 	}
 	r := call.reach
 	if call.knock {
-		if open := err == nil; call.path.Outcome != facts.PathBroken && call.path.Outcome != facts.PathUntried { // these show nothing
+		if open := err == nil; call.path.Outcome != facts.PathBroken && call.path.Outcome != facts.PathUntried { // calls with these outcomes show nothing about the port
 			r.control = &open
 		}
 		return
@@ -178,14 +178,14 @@ func (c *calling) widen(r *reach) {
 	}
 }
 
-// repeat makes a call again, step by step: how far it gets shows why the first one was not
-// answered. It is no second chance.
+// repeat makes a call again, step by step. How far the second call gets shows why the first call
+// was not answered. The second call cannot replace the first one's result.
 func (c *calling) repeat(first *call) {
 	first.second = &call{reach: first.reach, doubted: first}
 	c.start(first.second, first.path.Port)
 }
 
-// expire ends the calls whose time is up, and lets others start while some wait.
+// expire ends the calls whose time is over. It also lets other calls start while some still wait.
 func (c *calling) expire() {
 	for _, call := range c.live {
 		if call.young {
@@ -194,7 +194,7 @@ func (c *calling) expire() {
 		}
 		switch {
 		case call.doubted != nil:
-			if call.doubted.fd < 0 { // it has ended
+			if call.doubted.fd < 0 { // the doubted call has ended
 				c.finish(call, errHungUp)
 			}
 		case !c.now.Before(call.end):
@@ -207,7 +207,7 @@ func (c *calling) expire() {
 
 func (c *calling) stop() {
 	for _, call := range c.live {
-		call.reach.widened = true // there is no time for more
+		call.reach.widened = true // no time is left to try more ports
 		c.finish(call, call.expired(c.now))
 	}
 }
@@ -236,19 +236,19 @@ func (c *calling) mesh() facts.Mesh {
 	return mesh
 }
 
-// reach is the result of calling one peer.
+// reach holds the results of calling one peer.
 type reach struct {
 	peer      Peer
-	firstPort int          // which of its ports is called first
-	paths     []facts.Path // by port; without Port, it was not called
-	widened   bool         // other ports are being tried, because one failed
-	control   *bool        // whether its ssh port accepts connections
+	firstPort int          // index of the port of the peer that is called first
+	paths     []facts.Path // by port; a path without Port was not called
+	widened   bool         // the other ports are being tried, because one port failed
+	control   *bool        // whether the peer's ssh port accepts connections
 }
 
 func (r *reach) port(i int) int { return r.peer.Ports[(r.firstPort+i)%len(r.peer.Ports)] }
 
-// conclude returns the first call that failed, with what the others show, or the first call if none
-// failed.
+// conclude returns the first call that failed, together with what the other calls show. If no call
+// failed, it returns the first call.
 func (r *reach) conclude() facts.Path {
 	var result facts.Path
 	for i := range r.paths {
@@ -280,8 +280,7 @@ func (r *reach) conclude() facts.Path {
 	return result
 }
 
-// portsDiffer reports whether another port of the same address may have a different result than one
-// with this outcome.
+// portsDiffer reports whether another port of the same address may have a different outcome.
 func portsDiffer(outcome facts.PathOutcome) bool {
 	switch outcome {
 	case facts.PathUnroutable, facts.PathBroken, facts.PathBlackhole, facts.PathMisdirected, facts.PathUnresolved:

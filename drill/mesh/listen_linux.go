@@ -21,14 +21,14 @@ type Listener struct {
 	answer    speech
 	listening []Listening
 	poll      *poll
-	sockets   map[int]bool    // the listening ones
+	sockets   map[int]bool    // the listening sockets
 	callers   map[int]*caller // by socket
 	buffer    []byte
-	counting  sync.WaitGroup // throughput calls, which have goroutines of their own
+	counting  sync.WaitGroup // throughput calls, which have separate goroutines
 }
 
-// Open starts to listen. An address that cannot be bound is no error; Listening reports it. Sockets
-// stay open until Serve ends.
+// Open starts to listen. If an address cannot be bound, Open returns no error; Listening reports
+// it. The sockets stay open until Serve ends.
 func Open(l Listen) (*Listener, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -57,12 +57,12 @@ func Open(l Listen) (*Listener, error) {
 // Listening returns the result for each address, in the order of the request.
 func (l *Listener) Listening() []Listening { return l.listening }
 
-// portsEach is how many ports an address gets: a firewall may have opened only a part of the range,
-// and a single port might be in that part.
+// portsEach is how many ports each address gets. A firewall may have opened only a part of the
+// range, and a single port might happen to be in that part.
 const portsEach = 3
 
-// open listens on a port in each part of low to high, or on none at all. If by is set, it accepts
-// calls only on that interface.
+// open listens on one port in each part of low to high, or on no port at all. If by is set, the
+// sockets accept connections only on that interface.
 func (l *Listener) open(address, by string, low, high int) (ports []int, err error) {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -74,7 +74,7 @@ func (l *Listener) open(address, by string, low, high int) (ports []int, err err
 	var opened []int
 	for i := range portsEach {
 		from := low + i*(high-low+1)/portsEach
-		to := low + (i+1)*(high-low+1)/portsEach // exclusive
+		to := low + (i+1)*(high-low+1)/portsEach // exclusive upper bound
 		fd, port, err := listenBetween(ip, by, from, to)
 		if err == nil {
 			opened = append(opened, fd)
@@ -94,7 +94,7 @@ func (l *Listener) open(address, by string, low, high int) (ports []int, err err
 	return ports, nil
 }
 
-// listenBetween opens a random free port from from to before to.
+// listenBetween opens a random free port. The port is at least from and less than to.
 func listenBetween(ip netip.Addr, by string, from, to int) (fd, port int, err error) {
 	for i, start := 0, rand.N(to-from); i < to-from; i++ {
 		port = from + (start+i)%(to-from)
@@ -124,8 +124,8 @@ func listenAt(at netip.AddrPort, by string) (int, error) {
 	return fd, nil
 }
 
-// Serve answers calls until ctx ends, then closes everything and returns. It must be called, if
-// necessary with a context that has ended.
+// Serve answers calls until ctx ends, then closes everything and returns. The caller of Open must
+// always call Serve, if necessary with a context that has ended.
 func (l *Listener) Serve(ctx context.Context) {
 	defer l.close()
 	defer l.poll.wake(ctx)()

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mesh lets nodes call each other on the addresses and ports that a launch will use, with
-// full packets, in both directions. It distinguishes failed calls as far as the caller can:
-// refused, dropped, prohibited by a router or by the caller's routing table, accepted and not
-// answered, answered by another program, or answered until a packet is full.
+// Package mesh makes nodes call each other on the addresses and ports that a launch will use, with
+// full packets, in both directions. It distinguishes failed calls as far as the caller can. A call
+// may be refused, dropped, or prohibited by a router or by the caller's routing table. It may be
+// accepted and not answered, answered by another program, or answered until a packet is full.
 //
-// It does not repeat what failed, it sends strangers nothing, and it leaves nothing behind in the
-// kernel, because a caller resets finished connections.
+// The package does not repeat what failed, and it sends nothing to strangers. It leaves nothing
+// behind in the kernel, because a caller resets finished connections.
 //
 // One goroutine makes all calls of a node and waits for their sockets with its own poll set. With
-// package net and one goroutine per call, the code would be 350 lines shorter. But 128 nodes on two
-// CPUs (BenchmarkMesh) then took 2.7 to 3.3 s of CPU time instead of 1.3 s, and 1.7 to 2.8 s in all
-// instead of 0.8 s. Some of the 16,384 calls ran out of time, which is a false verdict. Bypassing
-// Go's scheduler with raw system calls would save another quarter, and is not worth the effort.
+// package net and one goroutine per call, the code would be 350 lines shorter. But with 128 nodes
+// on two CPUs (BenchmarkMesh), that took 2.7 to 3.3 s of CPU time instead of 1.3 s, and 1.7 to 2.8
+// s in total instead of 0.8 s. Some of the 16,384 calls ran out of time, which is a false verdict.
+// Bypassing Go's scheduler with raw system calls would save another quarter, and is not worth the
+// effort.
 package mesh
 
 import (
@@ -21,48 +22,50 @@ import (
 	"time"
 )
 
-// The time limits are nested: connecting and the exchange fit into the deadline of all calls
-// together, and that into the five seconds in which a fault must be named. They are long for a
-// network, and right for 128 nodes that share two CPUs.
+// The time limits are nested. Connecting and the exchange fit into the deadline of all calls
+// together, and that deadline fits into the five seconds in which preflight must name a fault. The
+// limits are long for a network, and suitable for 128 nodes that share two CPUs.
 const (
 	connectTime  = 1500 * time.Millisecond
-	exchangeTime = 3 * time.Second // hello, answer and the payloads
-	// stepsTime is the last part of exchangeTime, in which a call without an answer is repeated
-	// step by step.
+	exchangeTime = 3 * time.Second // for hello, answer and the payloads
+	// stepsTime is the last part of exchangeTime. In it, a call without an answer is repeated step
+	// by step.
 	stepsTime = 2 * time.Second
-	// callPatience is how long a waiting call delays the start of another: a node that gets no
-	// answers must still call all peers.
+	// callPatience is how long a waiting call delays the start of another call. It is limited
+	// because a node that gets no answers must still call all peers.
 	callPatience = 50 * time.Millisecond
 )
 
 // Listen says where a node must listen.
 type Listen struct {
-	Token     string   `json:"token"` // the same on all nodes of a run
-	Node      string   `json:"node"`  // the name with which it answers
+	Token     string   `json:"token"` // token that all nodes of a run share
+	Node      string   `json:"node"`  // the name that the node uses in its answers
 	Addresses []string `json:"addresses"`
-	// Bound maps addresses to interfaces. At such an address, calls that arrive on another
-	// interface are not accepted, as an adapter gets no packets of its neighbour.
+	// Bound maps addresses to interfaces. At such an address, the node does not accept connections
+	// that arrive on another interface. The reason is that an adapter gets no packets of the
+	// adapter next to it.
 	Bound map[string]string `json:"bound,omitempty"`
-	// Low and High are the kernel's ephemeral port range, both inclusive; an invalid range stands
-	// for Linux's default.
+	// Low and High are the bounds of the kernel's ephemeral port range, both inclusive. If the
+	// range is invalid, Linux's default is used.
 	Low  int `json:"low"`
 	High int `json:"high"`
 }
 
-// Listening is where a node listens.
+// Listening says where a node listens.
 type Listening struct {
 	Address string `json:"address"`
-	Ports   []int  `json:"ports"` // one in each third of the range
+	Ports   []int  `json:"ports"` // one port in each third of the range
 	Error   string `json:"error,omitempty"`
 }
 
-// defaultLow and defaultHigh are Linux' net.ipv4.ip_local_port_range.
+// defaultLow and defaultHigh are the default bounds of Linux's net.ipv4.ip_local_port_range.
 const (
 	defaultLow  = 32768
 	defaultHigh = 60999
 )
 
-// check replaces an invalid range with the default, and returns what else is wrong.
+// check replaces an invalid range with the default, and returns an error for any other invalid
+// value.
 func (l *Listen) check() error {
 	switch {
 	case l.Token == "":
@@ -80,25 +83,25 @@ func (l *Listen) check() error {
 type Peer struct {
 	Name    string `json:"name"`
 	Address string `json:"address"` // an IP address, with a zone if it needs one
-	Ports   []int  `json:"ports"`   // on which it listens
-	Control int    `json:"control"` // its ssh port, 0 if unknown
+	Ports   []int  `json:"ports"`   // ports on which the peer listens
+	Control int    `json:"control"` // the peer's ssh port, 0 if unknown
 }
 
-// Calls are the calls that one node must make.
+// Calls describes the calls that one node must make.
 type Calls struct {
-	Token string `json:"token"` // the same on all nodes of a run
+	Token string `json:"token"` // token that all nodes of a run share
 	Node  string `json:"node"`  // the caller's own name
-	// Peers are called in this order, starting at the caller's own position, so that callers with
-	// the same list do not call the same node at the same time. The caller itself is included,
-	// which shows problems with NAT and hairpinning.
+	// Peers lists the nodes to call. The calls start at the caller's own position in the list, so
+	// that callers with the same list do not call the same node at the same time. The list includes
+	// the caller itself, which shows problems with NAT and hairpinning.
 	Peers []Peer `json:"peers"`
-	// AllPorts calls every port of every peer. Otherwise each call uses one port, which depends on
-	// the positions of caller and peer in the list: if all callers have the same list, every port
-	// is called.
+	// AllPorts makes the node call every port of every peer. Without AllPorts, each call uses one
+	// port, which depends on the positions of caller and peer in the list. If all callers have the
+	// same list, every port is called.
 	AllPorts bool          `json:"all_ports"`
 	Deadline time.Duration `json:"deadline"` // for all calls together
-	// Interface is the only interface for the calls, and From their source address, as a RoCE
-	// adapter sends. If both are "", the kernel chooses, as it does for sockets.
+	// Interface is the only interface for the calls, and From is their source address; RoCE
+	// adapters send in this way. If both are "", the kernel chooses, as it does for sockets.
 	Interface string `json:"interface,omitempty"`
 	From      string `json:"from,omitempty"`
 }

@@ -11,8 +11,8 @@ import (
 	"preflight/facts"
 )
 
-// errNotLinux is why other systems take no part in the mesh: no launch runs on them, and calling
-// efficiently depends on the system.
+// errNotLinux says why other systems take no part in the mesh. No launch runs on them, and the
+// efficient way to make many calls depends on the system.
 var errNotLinux = errors.New("nodes call each other only on Linux")
 
 // Listener accepts the calls of peers.
@@ -24,8 +24,8 @@ func Open(Listen) (*Listener, error) { return nil, errNotLinux }
 // Listening returns nothing.
 func (*Listener) Listening() []Listening { return nil }
 
-// Serve returns at once.
+// Serve does nothing and returns at once.
 func (*Listener) Serve(context.Context) {}
 
-// Run returns why it makes no calls.
+// Run makes no calls and returns the reason.
 func (Calls) Run(context.Context) facts.Mesh { return facts.Mesh{Error: errNotLinux.Error()} }

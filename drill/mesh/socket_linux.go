@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openSocket returns a TCP socket that never blocks, never delays a small message, and sends its
-// acknowledgements together with data, which saves a third of the packets of a call. Accepted
-// connections inherit all of it.
+// openSocket returns a TCP socket that never blocks and never delays a small message. The socket
+// sends its acknowledgements together with data, which saves a third of the packets of a call.
+// Accepted connections inherit all these settings.
 func openSocket(family int) (int, error) {
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err != nil {
@@ -33,8 +33,8 @@ func openSocket(family int) (int, error) {
 }
 
 // bindTo makes a socket, and the connections that it accepts, send and receive only on one
-// interface; "" leaves it unbound. Before Linux 5.7 this needed CAP_NET_RAW (net/core/sock.c,
-// sock_bindtoindex_locked).
+// interface. If name is "", the socket stays unbound. Before Linux 5.7 this needed CAP_NET_RAW
+// (net/core/sock.c, sock_bindtoindex_locked).
 func bindTo(fd int, name string) error {
 	if name == "" {
 		return nil
@@ -48,7 +48,7 @@ func segment(fd int) int {
 	return mss
 }
 
-// sockaddr returns an address in the form for system calls, and its family.
+// sockaddr converts an address to the form that system calls need, and returns its family.
 func sockaddr(to netip.AddrPort) (name unix.Sockaddr, family int, err error) {
 	ip := to.Addr().Unmap()
 	if ip.Is4() {
@@ -65,9 +65,9 @@ func sockaddr(to netip.AddrPort) (name unix.Sockaddr, family int, err error) {
 	return &unix.SockaddrInet6{Port: int(to.Port()), ZoneId: uint32(zone), Addr: ip.As16()}, unix.AF_INET6, nil
 }
 
-// poll waits for many sockets in one goroutine. One goroutine per socket, with package net's
-// overhead for each connection, costs a full mesh of 128 nodes on two CPUs more time than the calls
-// themselves.
+// poll waits for many sockets in one goroutine. The alternative is one goroutine per socket, with
+// package net's overhead for each connection. In a full mesh of 128 nodes on two CPUs, that costs
+// more time than the calls themselves.
 type poll struct {
 	file  *os.File // the kernel's poll set, which the Go runtime polls like a socket
 	raw   syscall.RawConn
@@ -79,7 +79,7 @@ type poll struct {
 func newPoll() (*poll, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
-		err = unix.SetNonblock(fd, true) // otherwise the runtime would not poll it
+		err = unix.SetNonblock(fd, true) // without this, the runtime would not poll the file
 	}
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
@@ -91,33 +91,33 @@ func newPoll() (*poll, error) {
 
 func (p *poll) close() { p.file.Close() }
 
-// The events of a socket that wait reports until the socket is closed: a listening socket has
-// calls, a connection has received data, or has received or can send data.
+// wait reports these events of a socket until the socket is closed. A listening socket has calls to
+// accept. A connection has received data, or can send data.
 const (
 	callsWait   = unix.EPOLLIN
 	comes       = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET
 	comesOrGoes = comes | unix.EPOLLOUT
 )
 
-// watch makes wait report a socket from now on.
+// watch makes wait report the events of a socket from now on.
 func (p *poll) watch(fd int, events uint32) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}))
 }
 
-// wake makes a wait end with its context.
+// wake makes a wait end when its context ends.
 func (p *poll) wake(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { p.file.SetReadDeadline(time.Unix(1, 0)) })
 }
 
-// wait returns the sockets with news. It returns none if nothing has happened by until (a zero time
-// is never reached), or if ctx, which must have been given to wake, has ended. The result is valid
-// until the next wait.
+// wait returns the sockets with events. It returns none if nothing has happened by until. A zero
+// until means no time limit. wait also returns none if ctx has ended; ctx must have been given to
+// wake before. The result is valid until the next wait.
 func (p *poll) wait(ctx context.Context, until time.Time) []unix.EpollEvent {
 	if !until.Equal(p.until) {
 		p.until = until
 		p.file.SetReadDeadline(until)
 	}
-	if ctx.Err() != nil { // wake may have acted before we set our deadline
+	if ctx.Err() != nil { // wake may have acted before the deadline was set
 		return nil
 	}
 	n := 0
@@ -126,7 +126,8 @@ func (p *poll) wait(ctx context.Context, until time.Time) []unix.EpollEvent {
 		return n > 0
 	}
 	if p.raw.Read(look) != nil {
-		// A process that could not run finds that the time is over and that there is news.
+		// If the process could not run for a while, the deadline may be over although there are
+		// events.
 		look(uintptr(p.fd))
 	}
 	return p.ready[:max(n, 0)]

@@ -16,15 +16,16 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// streams is how many connections share the sending: a single one may be limited to one queue of
-// the interface, or one member of a bond.
+// streams is how many connections share the sending. A single connection may be limited to one
+// queue of the interface, or to one member of a bond.
 const streams = 4
 
-// SendOverhead is how much longer than its span a Send takes at most.
+// SendOverhead is the maximum time that a Send takes in addition to its span.
 const SendOverhead = connectTime + exchangeTime
 
-// Send sends to a peer's listener as fast as possible for this time. It returns how much arrived,
-// as counted by the peer. The result has Error and no Rate if any of the connections failed.
+// Send sends to a peer's listener as fast as possible for the duration of span. It returns the rate
+// at which data arrived, as counted by the peer. If any connection failed, the result has Error and
+// no Rate.
 func Send(ctx context.Context, token, node string, to Peer, span time.Duration) facts.Throughput {
 	ctx, cancel := context.WithTimeout(ctx, span+SendOverhead)
 	defer cancel()
@@ -58,7 +59,7 @@ func Send(ctx context.Context, token, node string, to Peer, span time.Duration) 
 
 type stream struct {
 	from string  // the interface that was used
-	rate float64 // bit/s that arrived
+	rate float64 // rate in bit/s at which data arrived
 	err  error
 }
 
@@ -66,7 +67,7 @@ func (s stream) words(ctx context.Context) string {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return "interrupted"
-	case outcome.Of(s.err) == facts.PathReset: // a reset, if the sender noticed the end first
+	case outcome.Of(s.err) == facts.PathReset: // the sender may see the end of the connection first, as a reset
 		return errHungUp.Error()
 	}
 	return outcome.Words(s.err)
@@ -82,9 +83,9 @@ func send(ctx context.Context, k key, hello message, to Peer, port int) (s strea
 	_, s.from, _ = outcome.Ends(conn)
 	var sending sync.WaitGroup
 	defer sending.Wait()
-	defer conn.Close() // ends the sending
+	defer conn.Close() // closing the connection ends the sending
 	sending.Go(func() {
-		// Errors while sending show up when reading.
+		// The next read reports any error of sending.
 		_, err := conn.Write(hello.encode(k))
 		for err == nil {
 			_, err = conn.Write(payload[:])

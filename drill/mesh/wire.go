@@ -9,48 +9,48 @@ import (
 	"errors"
 )
 
-// A call on the wire:
+// A call sends these messages:
 //
 //	caller    hello, payload
 //	listener                  answer, received, payload
 //
-// Each side sends everything at once, which takes five packets and one wake-up on each side. If
-// that fails, it does not show what fails, and the call is repeated step by step:
+// Each side sends everything at once, which takes five packets and one wake-up on each side. If the
+// call fails, this does not show which part failed, so the call is repeated step by step:
 //
 //	caller    hello          payload
 //	listener         answer           received | payload
 //
 // Hello and answer are small and sent separately, so that they pass where full packets do not. The
-// listener's payload comes last, so that what is missing shows the direction. The caller then
-// resets the connection, which leaves nothing behind on either side: no TIME_WAIT on ports that a
-// whole fleet calls.
+// listener's payload comes last, so that the missing part shows the direction. At the end the
+// caller resets the connection, which leaves nothing behind on either side. In particular it leaves
+// no TIME_WAIT on ports that a whole fleet calls.
 
-// The kinds of a message. No common protocol starts with these bytes.
+// These are the kinds of a message. No common protocol starts with these bytes.
 const (
 	meshHello        byte = 0xA1
 	throughputHello  byte = 0xA2
 	meshAnswer       byte = 0xB1
 	throughputAnswer byte = 0xB2
-	// received is sent by a listener that has the caller's whole payload.
+	// received is the message of a listener that has received the caller's whole payload.
 	received byte = 0xC1
 )
 
-// key is the token in the form that is sent.
+// key is the run's token in the form in which it is sent.
 type key [sha256.Size]byte
 
 func keyOf(token string) key { return sha256.Sum256([]byte(token)) }
 
-// message is a hello or an answer: the kind, the key, the amount in 8 bytes big-endian, the length
-// of the name in one byte, the name.
+// message is a hello or an answer. It consists of the kind, the key, the amount in 8 bytes
+// big-endian, the length of the name in one byte, and the name.
 type message struct {
 	kind byte
 	// amount is how many bytes of payload the sender will send. In a throughput call it is the
-	// duration in nanoseconds, and in its answer the rate in bit/s.
+	// duration in nanoseconds. In the answer to a throughput call it is the rate in bit/s.
 	amount uint64
-	name   string // of the sending node
+	name   string // name of the sending node
 }
 
-// headLength is the length of a message before the name; maxName limits the name.
+// headLength is the length of a message before the name. maxName limits the length of the name.
 const (
 	headLength = 1 + len(key{}) + 8 + 1
 	maxName    = 255
@@ -58,7 +58,7 @@ const (
 
 func (m message) encode(k key) []byte {
 	m.name = m.name[:min(len(m.name), maxName)]
-	b := make([]byte, 0, headLength+len(m.name)+1) // received may follow
+	b := make([]byte, 0, headLength+len(m.name)+1) // one more byte, because received may follow
 	b = append(b, m.kind)
 	b = append(b, k[:]...)
 	b = binary.BigEndian.AppendUint64(b, m.amount)
@@ -71,7 +71,8 @@ var (
 	errStranger = errors.New("another program answers there")
 	// errHungUp means that the connection ended in the middle of a call.
 	errHungUp = errors.New("the connection was closed before the call ended")
-	// errShort means that only the beginning of a message has arrived.
+	// decode reads a message of one of the kinds from the start of b, and returns the bytes after
+	// the message. It returns errShort only if more bytes can still complete the message.
 	errShort = errors.New("the message is not complete")
 )
 
@@ -98,14 +99,14 @@ func decode(b []byte, k key, kinds ...byte) (m message, rest []byte, err error) 
 }
 
 const (
-	// payloadSegments is how many full segments are sent in each direction.
+	// payloadSegments is how many full segments each side sends.
 	payloadSegments = 3
-	// maxPayload is three of the largest possible segments.
+	// maxPayload is the size of payloadSegments segments of the largest possible size.
 	maxPayload = payloadSegments << 16
 )
 
-// speech is a hello with the payload that follows it, or an answer with received and the payload. A
-// node sends the same to all its peers as long as their segment sizes are the same.
+// speech is a hello followed by its payload, or an answer followed by received and the payload. A
+// node sends the same bytes to all peers whose segment sizes are the same.
 type speech struct {
 	kind         byte
 	key          key
@@ -115,8 +116,8 @@ type speech struct {
 	text         []byte
 }
 
-// forSegment returns the speech for a connection with this maximum segment size. The caller must
-// not change it.
+// forSegment returns the speech for a connection whose maximum segment size is mss. The caller must
+// not change the result.
 func (s *speech) forSegment(mss int) []byte {
 	if s.text == nil || s.mss != mss {
 		payload := payloadFor(mss)
@@ -133,7 +134,7 @@ func (s *speech) forSegment(mss int) []byte {
 // payload is the source of all payloads. Its content does not matter.
 var payload [maxPayload]byte
 
-// payloadFor returns the payload for a connection with this maximum segment size.
+// payloadFor returns the payload for a connection whose maximum segment size is mss.
 func payloadFor(mss int) []byte {
 	return payload[:min(payloadSegments*mss, maxPayload)]
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outcome classifies the result of a connection, or of the attempt to make one: as a value
-// of the facts, as the system's message, and with its two ends. It makes no connection and does not
-// know what was sent.
+// Package outcome classifies the result of a connection, or of the attempt to make one. It returns
+// the result as a value of the facts and as the system's message, together with the connection's
+// two ends. It makes no connection and does not know what was sent.
 package outcome
 
 import (
@@ -19,25 +19,26 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// ErrNoTime is the error of a call that had too little time to say anything about its peer.
+// ErrNoTime is the error of a call that had too little time to prove anything about its peer.
 var ErrNoTime = errors.New("no time was left to wait for its answer")
 
-// Excuse makes a call untried if the peer's process did not answer in time, and there is an excuse
-// for that, as [hostsys.Wait.Excuse] returns it. It does not apply if nothing answers at all: the
-// kernel accepts connections even if the listening process is busy.
+// Excuse marks a call as untried if the peer's process did not answer in time and there is an
+// excuse for that. [hostsys.Wait.Excuse] returns such an excuse. Excuse does nothing if the peer's
+// kernel did not answer either, because the kernel accepts connections even if the listening
+// process is busy.
 func Excuse(path *facts.Path, excuse string) {
 	if excuse != "" && (path.Outcome == facts.PathSilent || path.Outcome == facts.PathBlackhole) {
 		*path = facts.Path{Peer: path.Peer, To: path.To, Port: path.Port, Outcome: facts.PathUntried, Error: excuse, Seconds: path.Seconds}
 	}
 }
 
-// Of returns what an error of a connection attempt, or of the connection, says about the path; ""
-// for no error.
+// Of returns what an error says about the path. The error is from a connection attempt, or from the
+// connection. Of returns "" if there is no error.
 //
 // Three situations give the same error: a router's answer, the caller's own routing table, and a
-// peer for which no machine on the link answers. In the last one the error may not come in time. Of
-// distinguishes them by reading the tables of routes and neighbours again, without sending a
-// packet.
+// peer for which no machine on the link answers. In the third situation the error may not come in
+// time. Of distinguishes the situations by reading the tables of routes and neighbours again,
+// without sending a packet.
 func Of(err error) facts.PathOutcome {
 	switch {
 	case err == nil:
@@ -48,8 +49,8 @@ func Of(err error) facts.PathOutcome {
 		return facts.PathRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return facts.PathReset
-	// A route of type blackhole answers with EINVAL, and a filter on system calls instead of
-	// packets with EPERM.
+	// A route of type blackhole answers with EINVAL. A filter on system calls (not on packets)
+	// answers with EPERM.
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.EINVAL):
 		switch {
 		case !routed(err):
@@ -66,7 +67,8 @@ func Of(err error) facts.PathOutcome {
 	return facts.PathBroken
 }
 
-// unanswered returns the outcome of a timeout: of the attempt, or of the connection.
+// unanswered returns the outcome of a timeout, either of the connection attempt or of the
+// connection.
 func unanswered(err error) facts.PathOutcome {
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op != "dial" {
 		return facts.PathSilent
@@ -78,8 +80,8 @@ func unanswered(err error) facts.PathOutcome {
 }
 
 // isUnresolved reports whether no machine on the link has answered for the address, neither to ARP
-// nor to neighbour discovery. A connection attempt that lasts longer than the kernel's three
-// requests, one per second, fails with "no route to host". One that is given up earlier only waits.
+// nor to neighbour discovery. The kernel sends three requests, one per second. A connection attempt
+// that lasts longer fails with "no route to host". An attempt that ends earlier only waits.
 //
 // Source: neigh_timer_handler in net/core/neighbour.c, ipv4_link_failure in net/ipv4/route.c, Linux
 // 6.18.
@@ -123,16 +125,16 @@ func Words(err error) string {
 	return err.Error()
 }
 
-// Ends returns the two ends of a connection: the address called, and the interface and address from
-// which it was called.
+// Ends returns the two ends of a connection: the address that was called, and the interface and the
+// address of the caller.
 func Ends(conn net.Conn) (to, iface, from string) {
 	local, remote := conn.LocalAddr().(*net.TCPAddr).AddrPort(), conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 	return remote.Addr().Unmap().String(), interfaceOf(local.Addr().Unmap()), local.Addr().Unmap().String()
 }
 
-// interfaceOf returns the interface that has an address, "" for none.
+// interfaceOf returns the interface that has the given address, "" if no interface has it.
 func interfaceOf(address netip.Addr) string {
-	interfaces, _ := net.Interfaces() // without interfaces the result is ""
+	interfaces, _ := net.Interfaces() // on an error the list is empty and the result is ""
 	for _, iface := range interfaces {
 		addresses, _ := iface.Addrs()
 		if slices.ContainsFunc(addresses, func(a net.Addr) bool {

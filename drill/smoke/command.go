@@ -13,18 +13,19 @@ import (
 	"preflight/facts"
 )
 
-// torchScript is the rank of the torch engine. It is passed on a command line, and leaves no file.
+// torchScript is the rank of the torch engine. preflight passes it on a command line, so it leaves
+// no file.
 //
 //go:embed torch.py
 var torchScript string
 
-// command returns the command of the rank at a place, for the crew's engine, with additional
-// variables.
+// command returns the command that starts the rank at a place, for the crew's engine. It adds the
+// variables in more.
 func (c Crew) command(p Place, more []facts.Setting) *exec.Cmd {
 	var cmd *exec.Cmd
 	if c.Engine == Direct {
-		// This program again, with the same name. It takes the GPU of its local rank among those
-		// that CUDA shows.
+		// The command is this program again, with the same name. Its rank takes the GPU of its
+		// local rank among the GPUs that CUDA shows.
 		cmd = exec.Command("/proc/self/exe", "agent", "smoke", strconv.Itoa(p.LocalRank), c.NCCL)
 		cmd.Args[0] = os.Args[0]
 	} else {
@@ -32,12 +33,12 @@ func (c Crew) command(p Place, more []facts.Setting) *exec.Cmd {
 	}
 	cmd.Env = c.environment(os.Environ(), p, more)
 	if info, err := os.Stat(c.WorkDir); err == nil && info.IsDir() {
-		cmd.Dir = c.WorkDir // if it does not exist, the ranks cannot enter it either, which other checks report
+		cmd.Dir = c.WorkDir // if the directory does not exist, the launch's ranks cannot enter it either, which other checks report
 	}
 	return cmd
 }
 
-// unset are variables that a rank must not inherit, or that it is given again:
+// unset lists the variables that a rank must not inherit, or gets again with a new value:
 //   - those of another process group (torch/distributed/rendezvous.py and
 //     torch/distributed/elastic/agent/server/local_elastic_agent.py, 2.9.1);
 //   - NCCL_COMM_ID makes all ranks call one address instead of the group's (NCCL, src/bootstrap.cc),
@@ -52,12 +53,13 @@ var unset = []string{
 	"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "LD_BIND_NOW",
 }
 
-// environment returns a rank's environment: the login's, what the launcher sets, and at least
-// NCCL's warnings. If a name is set twice, the last value counts.
+// environment returns a rank's environment. It consists of the login's environment, the variables
+// that the launcher sets, and a setting that makes NCCL print at least warnings. If a name is set
+// twice, the last value counts.
 func (c Crew) environment(login []string, p Place, more []facts.Setting) []string {
 	env := append([]string{"NCCL_DEBUG=WARN"}, login...)
 	for _, setting := range slices.Concat(c.Env, more) {
-		if setting.Value != "…" { // its value was not collected
+		if setting.Value != "…" { // "…" stands for a value that was not collected
 			env = append(env, setting.Name+"="+setting.Value)
 		}
 	}
@@ -65,8 +67,8 @@ func (c Crew) environment(login []string, p Place, more []facts.Setting) []strin
 		name, _, _ := strings.Cut(variable, "=")
 		return slices.Contains(unset, name)
 	})
-	// Otherwise torch would leave a dump behind when a collective is late (TORCH_FR_DUMP_TEMP_FILE,
-	// 2.9.1, before that TORCH_NCCL_DEBUG_INFO_TEMP_FILE).
+	// Without this, torch would leave a dump behind when a collective is late
+	// (TORCH_FR_DUMP_TEMP_FILE, 2.9.1, before that TORCH_NCCL_DEBUG_INFO_TEMP_FILE).
 	env = append(env, "LOCAL_RANK="+strconv.Itoa(p.LocalRank), "TORCH_NCCL_DUMP_ON_TIMEOUT=0")
 	if p.Visible != "" {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+p.Visible)

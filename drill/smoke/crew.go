@@ -14,44 +14,46 @@ import (
 	"preflight/facts"
 )
 
-// Crew is the ranks of one node. They are started once and then carry out one order after another,
-// until the crew's context ends.
+// Crew describes the ranks of one node. They are started once and then carry out one order after
+// another, until the crew's context ends.
 type Crew struct {
-	Token       string  `json:"token"`  // of this run; orders contain it
+	Token       string  `json:"token"`  // token of this run, which orders contain
 	Engine      string  `json:"engine"` // Torch or Direct
 	Interpreter string  `json:"interpreter"`
 	WorkDir     string  `json:"workdir"`
 	Accelerator string  `json:"accelerator"` // cuda or cpu
 	Ranks       []Place `json:"ranks"`
-	// Env is what the launcher sets for every rank, in addition to the login's environment.
+	// Env holds the variables that the launcher sets for every rank, in addition to the login's
+	// environment.
 	Env []facts.Setting `json:"env,omitempty"`
-	// NCCL is the path of the library that the ranks will load, "" for the loader's choice. Only
-	// Direct uses it.
+	// NCCL is the path of the libnccl that the ranks will load, "" for the loader's choice. Only
+	// the Direct engine uses it.
 	NCCL string `json:"nccl,omitempty"`
-	// Limit is the time limit for all of them to load.
+	// Limit is the time limit for all ranks together to load.
 	Limit time.Duration `json:"limit"`
 }
 
-// Place is where one rank runs.
+// Place says where one rank runs.
 type Place struct {
 	LocalRank int `json:"local_rank"`
-	// Device is the number of its accelerator, as LOCAL_RANK or Visible selects it, -1 for none.
+	// Device is the number of the rank's accelerator, as LOCAL_RANK or Visible selects it; -1 for
+	// none.
 	Device int `json:"device"`
-	// Visible is the launcher's CUDA_VISIBLE_DEVICES, "" if it sets none.
+	// Visible is the launcher's CUDA_VISIBLE_DEVICES, "" if the launcher does not set it.
 	Visible string `json:"visible,omitempty"`
 }
 
 // Mustered is the result of starting a node's ranks.
 type Mustered struct {
 	Backend string            `json:"backend"`
-	Refused string            `json:"refused,omitempty"` // why none was started
+	Refused string            `json:"refused,omitempty"` // why no rank was started
 	Ranks   []facts.SmokeRank `json:"ranks"`
 }
 
-// shm is the directory in which libraries share memory.
+// shm is the directory in which libraries create shared memory.
 const shm = "/dev/shm"
 
-// crews are the crews of this process, by token.
+// crews maps the tokens of this process's crews to the crews.
 var crews = struct {
 	sync.Mutex
 	of map[string]*crew
@@ -63,7 +65,7 @@ type crew struct {
 	ctx      context.Context // ends when the crew must end
 	members  []*member
 	ordering sync.Mutex      // held while orders are carried out
-	dismiss  func() []string // ends the crew; returns its remaining files in /dev/shm
+	dismiss  func() []string // ends the crew and returns its remaining files in /dev/shm
 }
 
 // member is a place and its process.
@@ -71,11 +73,11 @@ type member struct {
 	Place
 	crew *crew
 	mu   sync.Mutex      // held while waiting for the rank
-	rank *rank           // nil if it must still be loaded
-	env  []facts.Setting // the variables with which it was loaded, in addition to the crew's
+	rank *rank           // nil if the rank must still be loaded
+	env  []facts.Setting // the variables with which the rank was loaded, in addition to the crew's
 }
 
-// Hold starts the ranks, reports how they came up, and when ctx ends it ends them and removes
+// Hold starts the ranks and reports how they started. When ctx ends, it ends the ranks and removes
 // everything that they left.
 func (c Crew) Hold(ctx context.Context, ready func(Mustered) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -124,7 +126,7 @@ func (c *crew) loadAll() Mustered {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			began := time.Now()
-			done, failure, _ := m.load(nil) // if the crew ends in the meantime, no one reads the result
+			done, failure, _ := m.load(nil) // if the crew ends before the ranks have loaded, no caller reads the result
 			backends[i] = done.Backend
 			mustered.Ranks[i] = facts.SmokeRank{
 				LocalRank: m.LocalRank, Device: m.Device, Name: done.Name, Address: done.Address,
@@ -137,13 +139,13 @@ func (c *crew) loadAll() Mustered {
 	return mustered
 }
 
-// load starts the rank unless it runs with these variables already.
+// load starts the rank, unless it already runs with these variables.
 func (m *member) load(env []facts.Setting) (Done, *facts.SmokeFailure, error) {
 	if m.rank != nil && !slices.Equal(m.env, env) && m.rank.end() {
 		m.rank = nil
 	}
 	if m.rank != nil && m.rank.stuck && m.rank.hasEnded() {
-		m.rank = nil // it had only been late, as on a busy machine
+		m.rank = nil // the rank had only been late, as on a busy machine
 	}
 	if err := m.crew.ctx.Err(); err != nil || m.rank != nil {
 		return Done{}, nil, err
@@ -161,8 +163,8 @@ func (m *member) load(env []facts.Setting) (Done, *facts.SmokeFailure, error) {
 	return m.heed(rank.await(m.crew.ctx, loaded, m.crew.Limit, func() {}))
 }
 
-// heed forgets a rank that was ended, so that the next order loads it again. One that cannot be
-// ended stays, because it still has the device.
+// heed forgets a rank that was ended, so that the next order loads it again. It keeps a rank that
+// cannot be ended, because that rank still has the device.
 func (m *member) heed(done Done, failure *facts.SmokeFailure, err error) (Done, *facts.SmokeFailure, error) {
 	if (failure != nil || err != nil) && !m.rank.stuck {
 		m.rank = nil
@@ -181,28 +183,29 @@ func (m *member) end() {
 	}
 }
 
-// Orders are one order for each of some ranks of a crew, which carry them out at the same time.
+// Orders holds one order for each of some ranks of a crew. The ranks carry them out at the same
+// time.
 type Orders struct {
 	Token string        `json:"token"`
 	Of    map[int]Order `json:"of"` // by local rank
-	// Env are variables with which these ranks must have been loaded, in addition to the crew's. A
-	// rank without them is loaded again, because NCCL reads them only once (2.30.7,
+	// Env lists variables with which these ranks must have been loaded, in addition to the crew's.
+	// A rank without them is loaded again, because NCCL reads them only once (2.30.7,
 	// src/transport/net_ib/init.cc, net_socket.cc).
 	Env []facts.Setting `json:"env,omitempty"`
-	// Limit is the time limit for all of them. A rank that has not answered by then is ended, as is
-	// one whose communication failed. The rank's next order loads it again, within the limit of the
-	// crew.
+	// Limit is the time limit for all orders. A rank that has not answered by then is ended. A rank
+	// whose communication failed is ended too. The rank's next order loads it again, within the
+	// limit of the crew.
 	Limit time.Duration `json:"limit"`
-	// Dismiss ends the crew instead, so that what is left of it can be reported.
+	// Dismiss ends the crew and gives no order. The outcome reports what is left of the crew.
 	Dismiss bool `json:"dismiss,omitempty"`
 }
 
-// Outcome is the ranks' answers, by local rank.
+// Outcome holds the ranks' answers, by local rank.
 type Outcome struct {
 	Done     map[int]Done         `json:"done"`
 	Failures []facts.SmokeFailure `json:"failures,omitempty"` // in order of arrival
 	Seconds  float64              `json:"seconds"`
-	Left     []string             `json:"left,omitempty"` // files of a dismissed crew in /dev/shm
+	Left     []string             `json:"left,omitempty"` // files that a dismissed crew left in /dev/shm
 }
 
 // Run carries out the orders.
@@ -237,7 +240,7 @@ func (o Orders) Run(ctx context.Context) Outcome {
 			defer m.mu.Unlock()
 			done, failure, err := m.load(o.Env)
 			loading.Done()
-			loading.Wait() // a rank that communicates with one that is still loading waits without a limit of its own
+			loading.Wait() // a rank that communicates with a rank that is still loading would wait without a limit
 			if failure == nil && err == nil && order.Do != DoLoad {
 				done, failure, err = m.heed(m.rank.do(ctx, order, o.Limit))
 			}
@@ -250,7 +253,7 @@ func (o Orders) Run(ctx context.Context) Outcome {
 			mu.Unlock()
 			working.Done()
 			if failure != nil && order.Do != DoCompute && order.Do != DoLoad && o.Env == nil {
-				_, _, _ = m.load(nil) // in advance for its next order, which reports the result
+				_, _, _ = m.load(nil) // loads the rank in advance for its next order, which reports the result
 			}
 		}()
 	}

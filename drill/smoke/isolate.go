@@ -9,36 +9,38 @@ import (
 	"preflight/facts"
 )
 
-// Trial is a group of nodes that must reduce, and the stage. Nodes are numbers.
+// Trial is a group of nodes that must reduce, with its stage. Nodes are numbers.
 type Trial struct {
 	Stage facts.SmokeStage
 	Nodes []int
 }
 
-// Verdict is which nodes fail, as far as the trials prove it.
+// Verdict says which nodes fail, as far as the trials prove it.
 type Verdict struct {
-	Bad    []int    // each fails in every group
-	Edges  [][2]int // the two fail with each other, and work with others
-	Among  [][]int  // groups that fail together, without a known culprit
+	Bad    []int    // each of these nodes fails in every group
+	Edges  [][2]int // the two nodes fail with each other, and work with other nodes
+	Among  [][]int  // groups that fail together, without a known cause
 	Common bool     // no pair passed
-	// Untried are the stages for which no time was left.
+	// Untried lists the stages for which no time was left.
 	Untried []facts.SmokeStage
 }
 
-// Isolate finds out which nodes cause a failure, given nodes that each work alone and have failed
-// all together.
+// Isolate finds out which nodes cause a failure. Each of the given nodes works alone, and all of
+// them together have failed.
 //
-// try runs the trials of one round at the same time, with no node in two of them. It returns which
-// passed, and whether there is time for another round. If the time ended before all were run, it
-// returns only the first results.
+// try runs the trials of one round at the same time. No node is in two trials of a round. try
+// returns which trials passed, and whether there is time for another round. If the time ended
+// before all trials were run, it returns only the first results.
 //
-// All nodes are paired, and a node that passes with any other is well. The remaining ones are tried
-// with well nodes: a node is bad once it failed with two of them. Two well nodes that failed with
-// each other are an edge. With k bad nodes of N this takes 1+⌈2k/(N−2k)⌉ rounds, and one more if
-// two bad ones met in the first, or one node had no partner in it.
+// All nodes are paired, and a node that passes with any other node is well. The remaining nodes are
+// tried with well nodes. A node is bad as soon as it has failed with two well nodes. Two well nodes
+// that failed with each other are an edge. With k bad nodes of N this takes 1+⌈2k/(N−2k)⌉ rounds.
+// It takes one more round if two bad nodes met in the first round, or one node had no partner in
+// it.
 //
-// Then the rest is tried together. If that fails although its pairs pass, the group is halved. An
-// edge is found in 2·log₂N rounds, and a node that is bad only in large groups in about as many.
+// After that, the remaining nodes are tried together. If that fails although their pairs pass, the
+// group is halved. An edge is found in 2·log₂N rounds. A node that is bad only in large groups is
+// found in about as many.
 func Isolate(nodes []int, try func(round []Trial) (passed []bool, more bool)) Verdict {
 	p := isolation{nodes: nodes, try: try, passed: map[string]bool{key(nodes): false}, well: map[int]bool{}, hasTime: true}
 	if len(nodes) > 2 {
@@ -50,28 +52,29 @@ func Isolate(nodes []int, try func(round []Trial) (passed []bool, more bool)) Ve
 	return p.conclude()
 }
 
-// isolation is what is known so far.
+// isolation holds what is known so far.
 type isolation struct {
 	nodes   []int
 	try     func([]Trial) ([]bool, bool)
-	hasTime bool            // there is time
-	passed  map[string]bool // of every group that was tried
+	hasTime bool            // there is time for another round
+	passed  map[string]bool // result of every group that was tried
 	well    map[int]bool    // nodes that passed in a pair
-	failed  [][2]int        // pairs, in the order in which they were tried
-	// bad are nodes that fail only in larger groups. without are further nodes that are left out to
-	// see how the others do.
+	failed  [][2]int        // pairs that failed, in the order in which they were tried
+	// bad lists nodes that fail only in larger groups. without lists further nodes that are left
+	// out to see how the other nodes do.
 	bad, without []int
 	among        [][]int
 	untried      []facts.SmokeStage
 }
 
-// pair tries pairs until every node has passed with another, or has failed with two that passed.
+// pair tries pairs until every node has passed with another node, or has failed with two nodes that
+// passed.
 func (p *isolation) pair() {
-	// If no pair passes, the cause is probably common. With few nodes, half of them may be bad, and
-	// another pairing lets the other half meet.
+	// If no pair passes, the cause is probably common. If there are few nodes, half of them may be
+	// bad. In that case another pairing lets two nodes of the other half meet.
 	pairings := 2
 	if len(p.nodes) <= 4 {
-		pairings = 3 // these are all pairs
+		pairings = 3 // with four nodes these are all possible pairs
 	}
 	for i := 0; i < pairings && len(p.well) == 0; i++ {
 		p.tryAll(facts.SmokePair, pairing(p.nodes, i))
@@ -80,11 +83,11 @@ func (p *isolation) pair() {
 	}
 }
 
-// pairing returns the pairs of one round; in every round each node meets another one. If the number
-// of nodes is odd, one meets a number that does not exist.
+// pairing returns the pairs of one round. In every round each node has another partner. If the
+// number of nodes is odd, one node is paired with a number that does not exist.
 func pairing(nodes []int, round int) (pairs [][]int) {
 	seats := len(nodes) + len(nodes)%2
-	at := func(seat int) int { // the first stays, the others rotate
+	at := func(seat int) int { // the first node stays, the others rotate
 		if seat == 0 {
 			return 0
 		}
@@ -98,11 +101,11 @@ func pairing(nodes []int, round int) (pairs [][]int) {
 	return pairs
 }
 
-// suspects returns the nodes that are known neither to be well nor to be bad, each with a well node
-// that it has not met.
+// suspects returns pairs of one suspect and one well node that have not been tried together. A
+// suspect is a node that is known neither to be well nor to be bad.
 func (p *isolation) suspects() (pairs [][]int) {
 	partners := slices.DeleteFunc(slices.Clone(p.nodes), func(node int) bool { return !p.well[node] })
-	for failures := range 2 { // nodes that have not met a well one yet come first
+	for failures := range 2 { // nodes that have not been tried with a well node yet come first
 		for _, node := range p.nodes {
 			if p.well[node] || p.failures(node) != failures {
 				continue
@@ -119,7 +122,7 @@ func (p *isolation) suspects() (pairs [][]int) {
 	return pairs
 }
 
-// failures returns with how many well nodes a node has failed.
+// failures returns the number of well nodes with which a node has failed.
 func (p *isolation) failures(node int) (n int) {
 	for _, pair := range p.failed {
 		if pair[0] == node && p.well[pair[1]] || pair[1] == node && p.well[pair[0]] {
@@ -129,11 +132,11 @@ func (p *isolation) failures(node int) (n int) {
 	return n
 }
 
-// isBad reports whether a node failed with two well nodes. A single failure may be an edge, and a
-// failure with a node that is not well may be the other node's.
+// isBad reports whether a node failed with two well nodes. A single failure may be an edge. A
+// failure with a node that is not well may be that node's fault.
 func (p *isolation) isBad(node int) bool { return !p.well[node] && p.failures(node) > 1 }
 
-// together tries those nodes without known problems with each other, until they pass.
+// together tries the nodes without known problems together, until they pass.
 func (p *isolation) together() {
 	for _, node := range p.nodes {
 		if !p.well[node] && !p.isBad(node) {
@@ -150,8 +153,8 @@ func (p *isolation) together() {
 		if len(group) == 2 {
 			continue // a pair that failed is already known as an edge
 		}
-		// Smaller groups pass, possibly only because of their size. So other nodes of the rest fill
-		// them up.
+		// Smaller groups pass, possibly only because of their size. So other nodes of the rest are
+		// added to reach the size.
 		few := p.narrow(group, rest, len(group))
 		if !p.isProven(few, group, rest) {
 			p.open(group)
@@ -166,7 +169,8 @@ func (p *isolation) together() {
 	}
 }
 
-// rest returns all nodes except the bad ones, and except one of each two that fail with each other.
+// rest returns all nodes except the bad ones. Of each two nodes that fail with each other, it
+// leaves out one.
 func (p *isolation) rest() (rest []int) {
 	out := slices.Concat(p.bad, p.without)
 	for _, pair := range p.edges() {
@@ -182,11 +186,11 @@ func (p *isolation) rest() (rest []int) {
 	return rest
 }
 
-// narrow returns the smallest subset of some suspects that still makes a group fail. If groups must
-// have a certain size, other nodes of the rest that are no suspects fill them up.
+// narrow returns the smallest subset of some suspects that still makes a group fail. If groups need
+// a certain size, it adds other nodes of the rest that are not suspects.
 //
-// If the whole fails and both halves pass, the fault is between the halves: then a part of one is
-// tried with a part of the other.
+// If the whole fails and both halves pass, the fault is between the halves. In that case narrow
+// tries a part of one half with a part of the other.
 func (p *isolation) narrow(suspects, rest []int, size int) []int {
 	whole := true // nothing is known yet about the two halves
 	a, b := halves(suspects)
@@ -212,7 +216,8 @@ func (p *isolation) narrow(suspects, rest []int, size int) []int {
 	return slices.Concat(a, b)
 }
 
-// firstToFail tries parts of the suspects, those of a round at the same time, until one fails.
+// firstToFail tries parts of the suspects until one part fails. It tries the parts of a round at
+// the same time.
 func (p *isolation) firstToFail(rounds [][][2][]int, others []int, size int, whole bool) (smaller [2][]int, found bool) {
 	for _, round := range rounds {
 		free := others
@@ -234,8 +239,8 @@ func (p *isolation) firstToFail(rounds [][][2][]int, others []int, size int, who
 	return smaller, false
 }
 
-// isProven reports whether a failing group passes after the last of these few has been replaced by
-// another node: then the failure was not due to its size.
+// isProven reports whether a failing group passes after the last node of few has been replaced by
+// another node. If it passes, the failure was not due to the group's size.
 func (p *isolation) isProven(few, group, rest []int) bool {
 	others := without(rest, group)
 	if len(few) > 2 || len(others) == 0 {
@@ -246,12 +251,12 @@ func (p *isolation) isProven(few, group, rest []int) bool {
 	return p.passed[key(changed)]
 }
 
-// tryAll runs those trials of a round that are new. It returns false if there were none, or no
-// time.
+// tryAll runs those trials of a round that are new. It returns false if no trial was new, or no
+// time was left.
 func (p *isolation) tryAll(stage facts.SmokeStage, groups [][]int) bool {
 	var round []Trial
 	for _, group := range groups {
-		if _, tried := p.passed[key(group)]; !tried && len(group) > 1 { // alone they are well
+		if _, tried := p.passed[key(group)]; !tried && len(group) > 1 { // single nodes are known to work
 			round = append(round, Trial{stage, group})
 		}
 	}
@@ -290,8 +295,8 @@ func (p *isolation) edges() [][2]int {
 	return slices.DeleteFunc(slices.Clone(p.failed), func(pair [2]int) bool { return !p.well[pair[0]] || !p.well[pair[1]] })
 }
 
-// open records that the culprit in a group is unknown. Overlapping groups are merged, so that a
-// node is in only one.
+// open records that the culprit in a group is unknown. It merges overlapping groups, so that each
+// node is in only one group.
 func (p *isolation) open(group []int) {
 	group = slices.Clone(group)
 	p.among = slices.DeleteFunc(p.among, func(other []int) bool {

@@ -12,24 +12,24 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// A rank is not trusted: what it prints is shortened, and the rest dropped.
+// A rank is not trusted. These constants limit what is kept of its output; the rest is dropped.
 const (
 	maxWord = 16 << 10 // bytes of a word
-	maxLog  = 16       // number of log lines that are kept, the last ones
-	maxLine = 400      // bytes of each, and of a text in a word
+	maxLog  = 16       // number of log lines that are kept; these are the last lines
+	maxLine = 400      // bytes of each log line, and of a text in a word
 )
 
-// transcript is what a rank has printed: the words that are for us, and the last lines that
+// transcript holds what a rank has printed: the words for the agent, and the last lines that
 // libraries print. It reuses its memory, because an agent avoids garbage collection.
 type transcript struct {
 	mu          sync.Mutex
 	currentCall string
-	answer      chan Word // receives the answer that is due, nil if none is
+	answer      chan Word // receives the answer to the current order, nil if there is none
 	log         [maxLog][]byte
 	logged      int
 }
 
-// expect returns the channel for the next answer. Until the rank announces a call, at counts as its
+// expect returns the channel for the next answer. Until the rank announces a call, at is the rank's
 // current call.
 func (t *transcript) expect(at string) <-chan Word {
 	t.mu.Lock()
@@ -70,7 +70,7 @@ func (t *transcript) keepLine(line []byte) {
 	t.logged++
 }
 
-// last returns the current call, and the last lines of the log.
+// last returns the current call and the last lines of the log.
 func (t *transcript) last() (at string, log []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,11 +80,11 @@ func (t *transcript) last() (at string, log []string) {
 	return t.currentCall, log
 }
 
-// clip shortens a text to the length that is kept.
+// clip shortens a text to maxLine bytes.
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxLine)], "") }
 
-// eachLine reads in to its end. It shortens lines that are longer than a word may be. A line is
-// valid only until each returns.
+// eachLine reads in to its end and calls each for every line. It shortens lines that are longer
+// than the longest word. A line is valid only until each returns.
 func eachLine(in io.Reader, each func(line []byte)) {
 	lines := hostsys.Lines{Most: maxWord, Take: each}
 	_, _ = io.Copy(&lines, in)

@@ -4,8 +4,8 @@
 
 package smoke
 
-// Ranks run only on Linux. Elsewhere a crash may leave a core file, and nothing in shared memory is
-// removed.
+// Ranks run only on Linux. On other systems a crash may leave a core file, and no files in shared
+// memory are removed.
 
 type segments struct{}
 

@@ -23,10 +23,10 @@ type segments map[string]uint64
 // (/dev/shm/__KMP_REGISTERED_LIB_PID_UID), which treats _exit as a kill too.
 var made = []string{"nccl-", "torch_", "__KMP_REGISTERED_LIB_", "cuda.shm."}
 
-// shared returns the files in the directory that belong to our user and that a rank may have
-// created.
+// shared returns the files in the directory that belong to preflight's user and that a rank may
+// have created.
 func shared(dir string) segments {
-	entries, _ := os.ReadDir(dir) // if it cannot be listed, nothing is removed
+	entries, _ := os.ReadDir(dir) // if the directory cannot be listed, no file is removed
 	found := segments{}
 	for _, entry := range entries {
 		var s unix.Stat_t
@@ -38,8 +38,8 @@ func shared(dir string) segments {
 	return found
 }
 
-// removeSince removes the files that were created since and that no process has mapped, and returns
-// those that remain.
+// removeSince removes the files that are not in before and that no process has mapped. It returns
+// the files that remain.
 func removeSince(dir string, before segments) (left []string) {
 	now := shared(dir)
 	for name, inode := range before {
@@ -61,8 +61,9 @@ func removeSince(dir string, before segments) (left []string) {
 	return left
 }
 
-// mapped returns the inodes of files in the directory that processes of our user have mapped; no
-// other user's can. nil if the process list cannot be read.
+// mapped returns the inodes of the directory's files that processes of preflight's user have
+// mapped. Processes of other users cannot map these files. The result is nil if the process list
+// cannot be read.
 func mapped(dir string) map[uint64]bool {
 	var of unix.Stat_t
 	processes, err := os.ReadDir("/proc")
@@ -71,17 +72,19 @@ func mapped(dir string) map[uint64]bool {
 	}
 	found := map[uint64]bool{}
 	for _, process := range processes {
-		// Entries that are not processes have no such file, nor have processes that are gone.
+		// Entries that are not processes have no such file. Processes that have ended have none
+		// either.
 		_ = hostsys.EachMapped(filepath.Join("/proc", process.Name()), of.Dev, func(inode uint64) { found[inode] = true })
 	}
 	return found
 }
 
-// leaveNoCore keeps a crash from leaving a core file. If the process has ended before, it may have
+// leaveNoCore keeps a crash from leaving a core file. If the process has already ended, it may have
 // left one.
 func leaveNoCore(pid int) { _ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) }
 
-// waitsIn returns where in the kernel a process waits, ": it waits in nv_open"; "" if unknown.
+// waitsIn returns where in the kernel a process waits, as in ": it waits in nv_open". It returns ""
+// if that is unknown.
 func waitsIn(pid int) string {
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/wchan")
 	if where := strings.TrimSpace(string(text)); where != "" && where != "0" {

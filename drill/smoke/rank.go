@@ -17,23 +17,23 @@ import (
 	"preflight/internal/text"
 )
 
-// endTime is how long a killed process may take to end. A process that still exists then is in a
-// system call that no signal interrupts.
+// endTime is how long a killed process may take to end. A process that still exists after that is
+// in a system call that no signal interrupts.
 const endTime = time.Second
 
 // rank is a process that carries out one order after another.
 type rank struct {
 	cmd        *exec.Cmd
 	output     *transcript
-	pipes      [3]*os.File     // our ends of its standard input, output and error
-	ended      <-chan struct{} // closed when it has ended
-	outputRead chan struct{}   // closed when everything that it printed has been read
-	stuck      bool            // it was killed, and still exists after endTime
+	pipes      [3]*os.File     // this process's ends of the rank's standard input, output and error
+	ended      <-chan struct{} // closed when the process has ended
+	outputRead chan struct{}   // closed when everything that the process printed has been read
+	stuck      bool            // the process was killed, and still exists after endTime
 }
 
 const stdin, stdout, stderr = 0, 1, 2
 
-// start starts a program as a rank. Its first answer says that it has loaded.
+// start starts a program as a rank. The rank's first answer says that it has loaded.
 func start(cmd *exec.Cmd) (_ *rank, loaded <-chan Word, err error) {
 	r := &rank{cmd: cmd, output: &transcript{}, outputRead: make(chan struct{})}
 	var theirs [3]*os.File
@@ -77,21 +77,21 @@ func (r *rank) close() {
 	}
 }
 
-// do gives an order and waits for the result; the error is ctx's, if ctx ended first.
+// do gives the rank an order and waits for the result. If ctx ends first, the error is ctx's error.
 func (r *rank) do(ctx context.Context, order Order, limit time.Duration) (Done, *facts.SmokeFailure, error) {
 	line, err := json.Marshal(order)
 	if err != nil {
 		return Done{}, nil, err
 	}
 	answer := r.output.expect(order.Do)
-	return r.await(ctx, answer, limit, func() { _, _ = r.pipes[stdin].Write(append(line, '\n')) }) // if the process has ended, its end shows that
+	return r.await(ctx, answer, limit, func() { _, _ = r.pipes[stdin].Write(append(line, '\n')) }) // a write error needs no report: if the process has ended, await notices that
 }
 
-// await begins something and waits for its answer. A rank that fails in any way is ended.
+// await calls begin and waits for the answer. If the rank fails in any way, await ends it.
 func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duration, begin func()) (Done, *facts.SmokeFailure, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// This also ends a rank that accepts no orders.
+	// This also ends a rank that reads no orders.
 	defer context.AfterFunc(waiting, func() { _ = hostsys.KillGroup(r.cmd) })()
 	begin()
 	var word Word
@@ -105,7 +105,7 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 		return *word.Done, nil, nil
 	}
 	gone := r.end()
-	select { // what it printed before it ended
+	select { // reads what the process printed before it ended
 	case word = <-answer:
 	default:
 	}
@@ -129,7 +129,7 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 	return Done{}, failure, nil
 }
 
-// end ends the process and everything it has started, and reports whether they are gone.
+// end ends the process and everything that it has started. It reports whether they are gone.
 func (r *rank) end() (gone bool) {
 	if r.stuck {
 		return r.hasEnded()
@@ -137,15 +137,15 @@ func (r *rank) end() (gone bool) {
 	_ = hostsys.KillGroup(r.cmd)
 	select {
 	case <-r.ended:
-		// Processes that it has started may outlive it. Their group keeps its number as long as it
-		// has members.
+		// Processes that the rank has started may outlive it. Their group keeps its number as long
+		// as it has members.
 		_ = hostsys.KillGroup(r.cmd)
 	case <-time.After(endTime):
 		r.stuck = true
 	}
 	select {
 	case <-r.outputRead:
-	case <-time.After(hostsys.Grace): // another process holds its pipes
+	case <-time.After(hostsys.Grace): // another process still holds the rank's pipes
 	}
 	r.close()
 	return !r.stuck

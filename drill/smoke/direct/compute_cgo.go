@@ -32,13 +32,13 @@ import (
 const (
 	// size is the size of each buffer, in bytes.
 	size = 64 << 20
-	// copying is how long copies of one kind are repeated. They run in batches, so that waiting for
-	// the end takes no noticeable time.
+	// copying is how long copies of one kind are repeated. The copies run in batches, so that
+	// waiting for their end takes no noticeable time.
 	copying = 100 * time.Millisecond
 	batch   = 8
 )
 
-// compute copies a pattern to the GPU, within it and back, then lets the GPU compute on it, and
+// compute copies a pattern to the GPU, within it and back, and then makes the GPU compute on it. It
 // verifies every word after each step. After a failure it does not free the memory.
 func (r *rank) compute(order smoke.Order) (done smoke.Done) {
 	here, there := r.memory(size), r.memory(size)
@@ -84,7 +84,7 @@ func (r *rank) compute(order smoke.Order) (done smoke.Done) {
 	return done
 }
 
-// compile lets the driver compile the kernel for this GPU.
+// compile makes the driver compile the kernel for this GPU.
 func (r *rank) compile() (kernel C.CUfunction) {
 	text, name := C.CString(source), C.CString(kernelName)
 	defer C.free(unsafe.Pointer(text))
@@ -95,7 +95,7 @@ func (r *rank) compile() (kernel C.CUfunction) {
 	return kernel
 }
 
-// copies repeats a copy, the first time to warm up, and returns the rate in bits per second.
+// copies repeats a copy and returns the rate in bits per second. The first copy only warms up.
 func (r *rank) copies(name string, call func() C.CUresult) float64 {
 	r.cuda(name, call)
 	r.synchronize()
@@ -119,7 +119,8 @@ func (r *rank) fetch(to []uint32, from C.CUdeviceptr) {
 	r.synchronize()
 }
 
-// compare verifies every word. Each must be what the pattern's word has become.
+// compare verifies every word. Each word must be the result of applying became to the pattern's
+// word.
 func (r *rank) compare(words []uint32, became affine, call string) {
 	if r.failure != nil {
 		return
@@ -132,11 +133,11 @@ func (r *rank) compare(words []uint32, became affine, call string) {
 	}
 }
 
-// wrong returns the failure for a result with one wrong element.
+// wrong returns the failure for a result whose element i is wrong.
 func wrong(call string, i int, got, want float64, message string) *facts.SmokeFailure {
 	element := int64(i)
 	failure := &facts.SmokeFailure{Kind: facts.SmokeWrong, Call: call, Message: message, Element: &element, Want: &want}
-	if !math.IsNaN(got) && !math.IsInf(got, 0) { // JSON cannot express these
+	if !math.IsNaN(got) && !math.IsInf(got, 0) { // JSON cannot express NaN and infinity
 		failure.Got = &got
 	}
 	return failure
@@ -149,20 +150,20 @@ var source string
 
 const (
 	kernelName = "churn"
-	// rounds is the number of steps of one launch, a multiple of the kernel's loop of four. It
-	// takes about 20 ms on an H100, so that launching costs nothing in comparison.
+	// rounds is the number of steps of one launch. It is a multiple of the kernel's loop of four.
+	// One launch takes about 20 ms on an H100, so that the cost of launching is negligible.
 	rounds = 16 << 10
-	// operations are those of one step: two multiplications and two additions.
+	// operations is the number of operations in one step: two multiplications and two additions.
 	operations = 4
-	// threads is the number of threads in a block, each with a word of its own.
+	// threads is the number of threads in a block. Each thread has a separate word.
 	threads = 256
 )
 
-// affine is x → times·x + plus, modulo 2³².
+// affine is the function x → times·x + plus, modulo 2³².
 type affine struct{ times, plus uint32 }
 
-// step is what the kernel does with each word: the generator of Numerical Recipes (Knuth and H. W.
-// Lewis). Its factor is odd, so no two words become equal.
+// step is what the kernel does with each word. It is the generator of Numerical Recipes (Knuth and
+// H. W. Lewis). Its factor is odd, so no two words become equal.
 var step = affine{1664525, 1013904223}
 
 func (a affine) apply(x uint32) uint32 { return a.times*x + a.plus }
@@ -170,7 +171,7 @@ func (a affine) apply(x uint32) uint32 { return a.times*x + a.plus }
 // then returns the function that applies a, then b.
 func (a affine) then(b affine) affine { return affine{a.times * b.times, b.apply(a.plus)} }
 
-// repeated returns a applied this many times.
+// repeated returns the function that applies a count times.
 func (a affine) repeated(count int) affine {
 	all := affine{times: 1}
 	for ; count > 0; count >>= 1 {
@@ -182,5 +183,6 @@ func (a affine) repeated(count int) affine {
 	return all
 }
 
-// pattern returns a buffer's initial words: all different, and using every bit.
+// pattern returns the initial value of a buffer's word i. All words are different, and together
+// they use every bit.
 func pattern(i int) uint32 { return uint32(i) * 0x9e3779b9 }

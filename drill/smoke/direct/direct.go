@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package direct computes and communicates with the libraries themselves, without torch: the
-// driver's libcuda, and the libnccl that the ranks will load. It is the child's side of a rank (see
-// package smoke): one process with one GPU, because within one process NCCL would not use the IPC
-// handles and the shared memory that ranks use.
+// driver's libcuda, and the libnccl that the ranks will load. It runs in the child process of a
+// rank (see package smoke). Each process has one GPU, because within one process NCCL would not use
+// the IPC handles and the shared memory that ranks use.
 //
-// Neither library is linked, and a missing function is a message and not a crash. Each call is
-// announced before it is made. The package changes no clock and no mode of a GPU, does not use one
-// that is in use, and listens nowhere: NCCL chooses where the ranks meet.
+// Neither library is linked, so a missing function causes a message and not a crash. The package
+// announces each call before it makes the call. It changes no clock and no mode of a GPU, and does
+// not use a GPU that is in use. It listens nowhere: NCCL chooses where the ranks meet.
 package direct
 
 import (
@@ -20,16 +20,16 @@ import (
 	"preflight/facts"
 )
 
-// words are what a rank prints, each with one write. A write error has no one to be reported to;
-// the parent sees the end of the stream.
+// words prints the words of a rank, each with one write. A write error cannot be reported to
+// anyone; the parent sees the end of the stream.
 type words struct {
 	sync.Mutex
 	out         io.Writer
-	call        string // the last one announced
-	lastWritten bool   // the last word is being written; no other may follow
+	call        string // the call that was announced last
+	lastWritten bool   // the last word is being written, and no other word may follow
 }
 
-// announce announces a call; repeated calls are announced once.
+// announce announces a call. It announces repeated calls only once.
 func (w *words) announce(call string) {
 	w.Lock()
 	defer w.Unlock()
@@ -51,8 +51,8 @@ func (w *words) failed(failure facts.SmokeFailure) {
 	w.send(smoke.Word{Failed: &failure})
 }
 
-// last reserves the last word, unless it is taken: nothing else is printed from then on. It returns
-// the call that was announced last.
+// last reserves the right to print the last word, unless another caller has it. After that, nothing
+// else is printed. last returns the call that was announced last.
 func (w *words) last() (call string, mine bool) {
 	w.Lock()
 	defer w.Unlock()
@@ -66,12 +66,12 @@ func (w *words) send(word smoke.Word) {
 	}
 }
 
-// write must be called with the lock or after last. It begins with a newline as well, in case a
-// library has printed half a line.
+// write prints a word. The caller must hold the lock, or have called last. The output also begins
+// with a newline, in case a library has printed half a line.
 func (w *words) write(word smoke.Word) {
 	text, err := json.Marshal(word)
 	if err != nil {
-		panic("drill/smoke/direct: " + err.Error()) // plain values always encode
+		panic("drill/smoke/direct: " + err.Error()) // encoding plain values never fails
 	}
 	_, _ = w.out.Write(fmt.Appendf(nil, "\n%s\n", text))
 }

@@ -21,19 +21,19 @@ import (
 	"preflight/facts"
 )
 
-// gpu is a libcuda device with its primary context, the only one that the runtime inside libnccl
-// uses.
+// gpu is a libcuda device with its primary context. The runtime inside libnccl uses only the
+// primary context.
 type gpu struct {
 	device C.CUdevice
 	stream C.CUstream
-	// failure is the first failure of an order; no call is made after it.
+	// failure is the first failure of an order. After a failure, no call is made.
 	failure *facts.SmokeFailure
 }
 
 const (
 	libcuda = "libcuda.so.1"
 	libnccl = "libnccl.so.2"
-	// spare is how many bytes of a GPU's memory must be free: less means that the GPU is in use.
+	// spare is how many bytes of a GPU's memory must be free. If less is free, the GPU is in use.
 	// The test itself takes some hundreds of megabytes, including NCCL's buffers.
 	spare = 4 << 30
 )
@@ -72,19 +72,20 @@ func (r *rank) load(device int, library string) smoke.Done {
 	return smoke.Done{Name: name, Address: strings.ToLower(address), Backend: "nccl"}
 }
 
-// modes are what a compute mode adds to the error of a context that cannot be created.
+// modes maps each compute mode to a text. The error of a context that cannot be created includes
+// it.
 var modes = map[C.int]string{
 	C.CU_COMPUTEMODE_PROHIBITED:        "; the GPU's compute mode is prohibited: nvidia-smi -c DEFAULT resets it",
 	C.CU_COMPUTEMODE_EXCLUSIVE_PROCESS: "; the GPU's compute mode is exclusive-process, and another process uses it",
 }
 
-// open loads a library and finds its functions. All of the needed ones must exist.
+// open loads a library and finds its functions. All functions in needed must exist.
 func (r *rank) open(path string, needed *C.struct_symbol, more ...*C.struct_symbol) {
 	if r.failure != nil {
 		return
 	}
 	call := "dlopen " + path
-	r.announce(call) // this hangs on a hung mount
+	r.announce(call) // this call hangs if the library is on a mount that hangs
 	text := C.CString(path)
 	defer C.free(unsafe.Pointer(text))
 	library := C.dlopen(text, C.RTLD_LAZY|C.RTLD_GLOBAL)
@@ -101,7 +102,7 @@ func (r *rank) open(path string, needed *C.struct_symbol, more ...*C.struct_symb
 	}
 }
 
-// cuda announces a call and makes it, unless one before has failed.
+// cuda announces a call and makes it, unless a call before it has failed.
 func (r *rank) cuda(name string, call func() C.CUresult) {
 	if r.failure != nil {
 		return
@@ -115,7 +116,7 @@ func (r *rank) cuda(name string, call func() C.CUresult) {
 func (r *rank) fail(call string, result C.CUresult) {
 	kind := facts.SmokeError
 	switch result {
-	case C.CUDA_ERROR_JIT_COMPILER_NOT_FOUND, C.CUDA_ERROR_JIT_COMPILATION_DISABLED: // NCCL does not need it
+	case C.CUDA_ERROR_JIT_COMPILER_NOT_FOUND, C.CUDA_ERROR_JIT_COMPILATION_DISABLED: // NCCL does not need this compiler
 		kind = facts.SmokeAbsent
 	}
 	var name, text *C.char
@@ -128,14 +129,14 @@ func (r *rank) fail(call string, result C.CUresult) {
 	r.failure = &facts.SmokeFailure{Kind: kind, Call: call, Message: message}
 }
 
-// textOf returns a text that a call writes.
+// textOf returns the text that a call writes to its buffer.
 func (r *rank) textOf(name string, call func(text *C.char, size C.int) C.CUresult) string {
 	var text [256]C.char
 	r.cuda(name, func() C.CUresult { return call(&text[0], C.int(len(text))) })
 	return C.GoString(&text[0])
 }
 
-// attribute returns -1 if an old driver does not know the attribute.
+// attribute returns a device attribute, or -1 if an old driver does not know it.
 func (r *rank) attribute(which C.CUdevice_attribute) C.int {
 	value := C.int(-1)
 	r.cuda("cuDeviceGetAttribute", func() C.CUresult {
@@ -147,7 +148,7 @@ func (r *rank) attribute(which C.CUdevice_attribute) C.int {
 	return value
 }
 
-// memory allocates memory of the GPU.
+// memory allocates size bytes of the GPU's memory.
 func (r *rank) memory(size int) (memory C.CUdeviceptr) {
 	r.cuda("cuMemAlloc_v2", func() C.CUresult { return C.cuMemAlloc_v2(&memory, C.size_t(size)) })
 	return memory
@@ -157,7 +158,7 @@ func (r *rank) free(memory C.CUdeviceptr) {
 	r.cuda("cuMemFree_v2", func() C.CUresult { return C.cuMemFree_v2(memory) })
 }
 
-// pinned allocates host memory that the GPU can access; nil after a failure.
+// pinned allocates host memory that the GPU can access. It returns nil after a failure.
 func pinned[T any](r *rank, count int) []T {
 	var memory unsafe.Pointer
 	var one T

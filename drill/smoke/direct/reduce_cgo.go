@@ -31,35 +31,35 @@ import (
 
 // nccl is an NCCL communicator.
 type nccl struct {
-	// comm points to it in C's memory, because a call that continues in the background writes there
-	// (NCCL 2.14, src/init.cc, ncclCommInitRankFunc). nil without a communicator, and while one is
-	// being destroyed.
+	// comm points to the communicator in C's memory. A call that continues in the background writes
+	// there (NCCL 2.14, src/init.cc, ncclCommInitRankFunc). comm is nil if there is no
+	// communicator, and while one is being destroyed.
 	comm atomic.Pointer[C.ncclComm_t]
-	// limit is how long an order may take, and until is when that time ends.
+	// limit is how long an order may take. until is when that time ends.
 	limit time.Duration
 	until time.Time
 }
 
 const (
-	// timed is the maximum number of reductions that are timed in a row, and timing is how long
-	// they should take together: a single one takes a second on a link with 1 Gbit/s.
+	// timed is the maximum number of reductions that are timed in a row. timing is how long they
+	// should take together. A single reduction takes a second on a link with 1 Gbit/s.
 	timed, timing = 10, 500 * time.Millisecond
-	// shared is how many copies there are of the value on which ranks agree.
+	// shared is how many copies of a value the ranks share when they agree on it.
 	shared = 1024
-	// early is how long before its deadline a rank gives up, and aborting is how much of that time
-	// the abort may take; the rest is for reporting.
+	// early is how long before its deadline a rank gives up. aborting is how much of that time the
+	// abort may take; the rest is for reporting.
 	early    = 1500 * time.Millisecond
 	aborting = time.Second
-	// polling is how often background work is polled. stuck is how much later the process gives up
-	// on a thread that is blocked inside a call.
+	// polling is the interval at which background work is polled. stuck is how much later the
+	// process gives up on a thread that is blocked inside a call.
 	polling = 50 * time.Microsecond
 	stuck   = 200 * time.Millisecond
-	// exact is the largest number up to which float32 represents every integer.
+	// exact is the largest number up to which float32 represents every integer exactly.
 	exact = 1 << 24
 )
 
-// meet creates the ID of a group. It starts the thread at which the ranks meet, which ends with
-// this process.
+// meet creates the ID of a group. It starts the thread at which the ranks meet. The thread ends
+// with this process.
 func (r *rank) meet() smoke.Done {
 	var id C.ncclUniqueId
 	r.call("ncclGetUniqueId", func() C.ncclResult_t { return C.ncclGetUniqueId(&id) })
@@ -67,7 +67,7 @@ func (r *rank) meet() smoke.Done {
 }
 
 // reduce joins a group, sums rank+1 over it and leaves it. A rank that finds a wrong result
-// continues to the end, because all others would wait for it.
+// continues to the end, because otherwise all other ranks would wait for it.
 func (r *rank) reduce(order smoke.Order) smoke.Done {
 	within := time.Duration(order.Seconds * float64(time.Second))
 	r.limit = max(within-early, within/2)
@@ -100,7 +100,7 @@ func (r *rank) reduce(order smoke.Order) smoke.Done {
 	}
 	var begun time.Time
 	var took time.Duration
-	for range 2 { // the second one makes all ranks begin together
+	for range 2 { // the second reduction makes all ranks begin together
 		r.spoil(to, count)
 		begun = time.Now()
 		r.allReduce(from, to, count)
@@ -118,7 +118,7 @@ func (r *rank) reduce(order smoke.Order) smoke.Done {
 	seconds := time.Since(begun).Seconds()
 	look()
 	r.leaveGroup()
-	if found != nil { // from which point on nothing else is more informative
+	if found != nil { // after a wrong result, nothing else is more informative
 		r.failure = found
 	}
 	r.free(from)
@@ -128,9 +128,9 @@ func (r *rank) reduce(order smoke.Order) smoke.Done {
 	return smoke.Done{BitRate: 2 * others * float64(4*count) * 8 * float64(times) / seconds}
 }
 
-// agree determines how many reductions to time, which must be the same on all ranks. They share how
-// long the last one took, in whole microseconds. Even if a card computes wrong sums, most sums are
-// right.
+// agree determines how many reductions to time, which must be the same on all ranks. The ranks
+// share how long the last reduction took, in whole microseconds. Even if a card computes wrong
+// sums, most sums are correct.
 func (r *rank) agree(took time.Duration, size int, from, to C.CUdeviceptr, sums []uint32) int {
 	sums = sums[:min(shared, len(sums))]
 	r.fill(from, float32(min(took.Microseconds(), int64(exact/size))), len(sums))
@@ -141,7 +141,7 @@ func (r *rank) agree(took time.Duration, size int, from, to C.CUdeviceptr, sums 
 	if r.failure != nil {
 		return 1
 	}
-	slices.Sort(sums) // as floats with the same sign do
+	slices.Sort(sums) // these bits sort in the same order as the floats, because all have the same sign
 	mean := float64(math.Float32frombits(sums[len(sums)/2])) / float64(size)
 	return int(min(max(float64(timing.Microseconds())/mean, 1), timed))
 }
@@ -157,7 +157,7 @@ func (r *rank) spoil(memory C.CUdeviceptr, count int) {
 	r.fill(memory, math.Float32frombits(math.MaxUint32), count)
 }
 
-// join becomes a rank of a group, in the background if this NCCL can.
+// join makes this process a rank of a group. It joins in the background if this NCCL supports that.
 func (r *rank) join(order smoke.Order) {
 	id, ok := identifier(order.Meet)
 	if !ok && r.failure == nil {
@@ -168,7 +168,7 @@ func (r *rank) join(order smoke.Order) {
 	}
 	comm := (*C.ncclComm_t)(C.calloc(1, C.sizeof_ncclComm_t))
 	r.comm.Store(comm)
-	if C.found_ncclCommInitRankConfig == nil { // before 2.14
+	if C.found_ncclCommInitRankConfig == nil { // NCCL before 2.14
 		r.call("ncclCommInitRank", func() C.ncclResult_t { return C.ncclCommInitRank(comm, C.int(order.Size), id, C.int(order.Rank)) })
 		return
 	}
@@ -194,8 +194,8 @@ func (r *rank) allReduce(from, to C.CUdeviceptr, count int) {
 	})
 }
 
-// settle waits for background work, and if streaming is set also for the stream. While a kernel
-// waits for other ranks, only NCCL knows that they are gone.
+// settle waits for background work. If streaming is set, it also waits for the stream. While a
+// kernel waits for other ranks, only NCCL knows that these ranks are gone.
 func (r *rank) settle(streaming bool) {
 	for r.failure == nil {
 		var state C.ncclResult_t
@@ -243,8 +243,8 @@ func (r *rank) leaveGroup() {
 }
 
 // end makes the library abort, reports the failure, and thereby ends the process. The abort runs in
-// a thread of its own: it waits for the initialising thread (NCCL 2.30, src/init.cc,
-// ncclCommAbort), and so may hang too.
+// a separate thread. It waits for the initialising thread (NCCL 2.30, src/init.cc, ncclCommAbort),
+// so it may hang too.
 func (r *rank) end(failure facts.SmokeFailure) {
 	aborted := make(chan struct{})
 	go func() {
@@ -267,7 +267,7 @@ func (r *rank) hang(call string) facts.SmokeFailure {
 	return facts.SmokeFailure{Kind: facts.SmokeHang, Call: call, Message: fmt.Sprintf("it did not finish within %.1f s%s", r.limit.Seconds(), r.lastError())}
 }
 
-// call is [rank.cuda] for NCCL, where continuing in the background is no failure.
+// call is [rank.cuda] for NCCL. For NCCL, continuing in the background is not a failure.
 func (r *rank) call(name string, call func() C.ncclResult_t) {
 	if r.failure != nil {
 		return

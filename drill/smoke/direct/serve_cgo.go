@@ -28,24 +28,24 @@ import (
 	"preflight/drill/smoke"
 )
 
-// Serve is a rank with the GPU of that number, among those that CUDA_VISIBLE_DEVICES shows, and
-// with that libnccl, "" for the one that the loader finds by name. It reports the result of
-// loading, and then carries out the orders on its standard input until that ends. A communication
-// failure ends it too, because the state that the failure left behind is unknown.
+// Serve runs a rank. device is the number of its GPU among those that CUDA_VISIBLE_DEVICES shows.
+// library is the libnccl to load, or "" for the one that the loader finds by name. Serve reports
+// the result of loading, and then carries out the orders on its standard input until that ends. A
+// communication failure also ends Serve, because the state after the failure is unknown.
 //
-// It may return while a library is still in a call. The process must then end without running the
-// libraries' exit handlers.
+// Serve may return while a library is still in a call. The process must then end without running
+// the libraries' exit handlers.
 func Serve(device int, library string) error {
-	// If a library crashes, the signal must show it. Go's runtime would print registers instead,
-	// and exit.
+	// If a library crashes, the process must end with the signal. Otherwise Go's runtime would
+	// print registers and exit.
 	C.crash_plainly()
 	out, err := aside()
 	if err != nil {
 		return err
 	}
-	// Both may also be in nccl.conf, which overrides nothing that is set (NCCL 2.30,
-	// src/misc/param.cc, setEnvFile). With the first, the ranks would meet at another place than
-	// the ID that they are given (src/bootstrap.cc). With the second, no call could be given up
+	// nccl.conf may set both variables too, but overrides nothing that is set (NCCL 2.30,
+	// src/misc/param.cc, setEnvFile). With the first variable, the ranks would meet at another
+	// place than their ID says (src/bootstrap.cc). With the second, no call could be given up
 	// (src/init.cc, envConfigOverride).
 	os.Unsetenv("NCCL_COMM_ID")
 	os.Setenv("NCCL_COMM_BLOCKING", "0")
@@ -57,8 +57,8 @@ func Serve(device int, library string) error {
 	return <-over
 }
 
-// aside keeps the original standard output for our words, and redirects what the libraries print
-// there to standard error: NCCL's log goes to standard output by default.
+// aside keeps the original standard output for the rank's words. It redirects what the libraries
+// print there to standard error, because NCCL's log goes to standard output by default.
 func aside() (*os.File, error) {
 	fd, err := syscall.Dup(syscall.Stdout)
 	if err != nil {
@@ -80,15 +80,15 @@ func read(in io.Reader, orders chan<- smoke.Order) error {
 	}
 }
 
-// rank is the process: one GPU, one libnccl, one order after another.
+// rank is this process, with one GPU and one libnccl. It carries out one order after another.
 type rank struct {
 	words
-	finished chan<- error // buffered; the last word has been written
+	finished chan<- error // buffered; receives a value when the last word has been written
 	gpu
 	nccl
 }
 
-// work makes all calls on one thread, whose current context is the GPU's.
+// work makes all calls on one thread, whose current context is the GPU's context.
 func (r *rank) work(device int, library string, orders <-chan smoke.Order) {
 	runtime.LockOSThread()
 	r.answer(r.load(device, library))

@@ -6,7 +6,8 @@ package direct
 
 import "os"
 
-// Serve reports that this build cannot do it: both libraries are C libraries for Linux.
+// Serve returns an error: this build cannot run a rank, because both libraries are C libraries for
+// Linux.
 func Serve(int, string) error {
 	(&words{out: os.Stdout}).failed(*absent("", "this preflight was built without cgo"))
 	return nil
