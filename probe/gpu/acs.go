@@ -12,9 +12,9 @@ import (
 	"preflight/probe/machine"
 )
 
-// iommu returns how the kernel translates device addresses: for the GPUs, or for all devices if the
-// GPUs' groups are not visible. The words are the types of the groups' default domains (Linux,
-// drivers/iommu/iommu.c, iommu_group_show_type).
+// iommu returns how the kernel translates device addresses. It reads this for the GPUs, or for all
+// devices if the GPUs' groups are not visible. The result is based on the types of the groups'
+// default domains (Linux, drivers/iommu/iommu.c, iommu_group_show_type).
 func iommu(o machine.Options, gpus []facts.PCIGPU) string {
 	const groups = "/sys/kernel/iommu_groups"
 	var types []string
@@ -38,12 +38,12 @@ func iommu(o machine.Options, gpus []facts.PCIGPU) string {
 	case slices.Contains(types, "identity"):
 		return "passthrough"
 	}
-	return "" // an old kernel, or devices that were passed to virtual machines
+	return "" // an old kernel, or all devices were passed to virtual machines
 }
 
 // redirectingBridges returns the ports of PCIe switches above GPUs and RDMA adapters that redirect
-// peer-to-peer traffic to the root complex; nil if one of them cannot be read. Root ports are left
-// out: their traffic is at the root complex already.
+// peer-to-peer traffic to the root complex. It returns nil if one of them cannot be read. Root
+// ports are left out, because their traffic is at the root complex already.
 func redirectingBridges(o machine.Options, gpus []facts.PCIGPU) []string {
 	if gpus == nil {
 		return nil // the bus is not visible
@@ -77,21 +77,21 @@ func redirectingBridges(o machine.Options, gpus []facts.PCIGPU) []string {
 	return redirecting
 }
 
-// Extended capabilities of a PCI Express function (PCI Express Base Specification, 7.6.3 and 7.7.8;
-// Linux, include/uapi/linux/pci_regs.h).
+// These are extended capabilities of a PCI Express function (PCI Express Base Specification, 7.6.3
+// and 7.7.8; Linux, include/uapi/linux/pci_regs.h).
 const (
-	extendedConfig = 0x100 // start of their list, after plain PCI's configuration space
+	extendedConfig = 0x100 // start of the capability list, after plain PCI's configuration space
 	acsCapability  = 0x0d
 	acsControl     = 6 // offset of a 16-bit word in the capability
-	// acsRedirects are P2P Request Redirect, P2P Completion Redirect and P2P Egress Control. Linux
-	// treats each of them as a detour (drivers/pci/p2pdma.c, pci_bridge_has_acs_redir). NCCL's
-	// troubleshooting guide checks Source Validation instead, which firmware and kernel set
-	// together with them.
+	// acsRedirects combines P2P Request Redirect, P2P Completion Redirect and P2P Egress Control.
+	// Linux treats each of them as a detour (drivers/pci/p2pdma.c, pci_bridge_has_acs_redir).
+	// NCCL's troubleshooting guide checks Source Validation instead, which firmware and kernel set
+	// together with these three.
 	acsRedirects = 1<<2 | 1<<3 | 1<<5
 )
 
-// redirects reads a bridge's access control. Only root of the machine may read it: for others the
-// sysfs file ends after 64 bytes.
+// redirects reads a bridge's access control. Only the machine's root user may read it: for other
+// users the sysfs file ends after 64 bytes.
 func redirects(config string) (set, readable bool) {
 	f, err := os.Open(config)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"preflight/probe/machine"
 )
 
-// Where the kernel shows AMD's GPUs: the compute device, its nodes, its processes, and the driver.
+// These are the places where the kernel shows AMD's GPUs: the compute device, its nodes, its
+// processes, and the driver.
 const (
 	kfdDevice    = "/dev/kfd" // one device for all GPUs
 	kfdNodesDir  = "/sys/class/kfd/kfd/topology/nodes"
@@ -26,12 +27,12 @@ const (
 	amdModule    = "/sys/module/amdgpu"
 )
 
-// showsAMD reports whether the machine has an AMD GPU that computes, or could.
+// showsAMD reports whether the machine has an AMD GPU that computes, or that could compute.
 func showsAMD(o machine.Options) bool {
 	return len(kfdGPUs(o)) > 0 || len(amdOnBus(o, nil)) > 0
 }
 
-// amdGPU adds what the kernel and the file system show of AMD's GPUs.
+// amdGPU adds what the kernel and the file system show about AMD's GPUs.
 func amdGPU(o machine.Options, gpu *facts.GPU) {
 	nodes := kfdGPUs(o)
 	gpu.Devices = renderNodes(nodes)
@@ -44,23 +45,23 @@ func amdGPU(o machine.Options, gpu *facts.GPU) {
 	}
 	gpu.OnBus = amdOnBus(o, nodes)
 	gpu.ROCm = machine.Line(o.At("/opt/rocm/.info/version"))
-	// They are not opened, because the driver would set up a process.
+	// These devices are not opened, because the driver would then set up a process.
 	for _, path := range append([]string{kfdDevice}, gpu.Devices...) {
 		gpu.Doors = append(gpu.Doors, deviceNode(path, access(o.At(path))))
 	}
 }
 
-// kfdNode is a GPU in the topology of AMD's compute driver. A partitioned card has several.
+// kfdNode is a GPU in the topology of AMD's compute driver. A partitioned card has several nodes.
 type kfdNode struct {
 	number     int
-	id         string // identifies the GPU in a process's list
+	id         string // identifies the GPU in the list of a process's GPUs
 	dir        string
 	properties string
-	device     string // its card's directory in /sys
+	device     string // the card's directory in /sys
 }
 
-// kfdGPUs returns the compute nodes in HIP's order. A CPU has no SIMD units; the node of a GPU that
-// a container was not given cannot be read.
+// kfdGPUs returns the compute nodes in HIP's order. It leaves out CPUs, which have no SIMD units.
+// In a container, the node of a GPU that the container was not given cannot be read.
 //
 // Source: Linux 6.12, drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show; ROCm/ROCR-Runtime 6.2,
 // libhsakmt/src/topology.c.
@@ -85,22 +86,23 @@ func kfdGPUs(o machine.Options) (nodes []kfdNode) {
 	return nodes
 }
 
-// isGraphics reports whether a GPU has less memory than any GPU used for training, like a CPU's
-// integrated graphics. The compute driver lists those too, and torch rightly ignores them.
+// isGraphics reports whether a GPU, such as a CPU's integrated graphics, has less memory than any
+// GPU used for training. The compute driver also lists such GPUs, and torch rightly ignores them.
 func isGraphics(device string) bool {
 	total, known := machine.Number(device + "/mem_info_vram_total")
 	return known && total < 4<<30
 }
 
-// property returns 0 if it is not set. Some values use all 64 bits.
+// property returns the value of a property, or 0 if it is not set. Some values use all 64 bits.
 func (n kfdNode) property(name string) uint64 {
 	text, _ := machine.After(n.properties, name+" ")
 	value, _ := strconv.ParseUint(text, 10, 64)
 	return value
 }
 
-// address returns the card's PCI address. A partition has its number as the function, although only
-// the first function exists on the bus (kfd_topology.c, kfd_topology_add_device).
+// address returns the card's PCI address. For a partition, the function number in the address is
+// the partition's number, although only the first function exists on the bus (kfd_topology.c,
+// kfd_topology_add_device).
 func (n kfdNode) address(o machine.Options) string {
 	location := n.property("location_id")
 	slot := fmt.Sprintf("%04x:%02x:%02x.", n.property("domain"), location>>8&0xff, location>>3&0x1f)
@@ -120,9 +122,9 @@ func renderNodes(nodes []kfdNode) []string {
 	return paths
 }
 
-// amdOnBus returns the accelerators on the PCI bus, and all other AMD devices that compute. Of the
-// classes that amdgpu handles (Linux 6.12, amdgpu_drv.c, pciidlist), VGA is also used by any
-// board's console.
+// amdOnBus returns the accelerators on the PCI bus, and all other AMD devices that compute. amdgpu
+// handles several classes of devices (Linux 6.12, amdgpu_drv.c, pciidlist). One of them, VGA, is
+// also the class of any board's console.
 func amdOnBus(o machine.Options, nodes []kfdNode) []facts.PCIGPU {
 	entries, err := os.ReadDir(o.At(pciDevices))
 	if err != nil {
@@ -150,8 +152,8 @@ func amdCards(o machine.Options) *facts.NVML {
 		seen.Failure = &facts.NVMLFailure{Kind: facts.FailureNoDriver, Text: "the kernel module amdgpu is not loaded"}
 		return seen
 	}
-	// If the module has no version, the kernel's is used (ROCm/rocm_smi_lib 6.2, rocm_smi.cc,
-	// rsmi_version_str_get).
+	// If the module has no version, the kernel's version is used (ROCm/rocm_smi_lib 6.2,
+	// rocm_smi.cc, rsmi_version_str_get).
 	seen.Driver = cmp.Or(machine.Line(o.At(amdModule+"/version")), machine.Line(o.At("/proc/sys/kernel/osrelease")))
 	nodes := kfdGPUs(o)
 	if len(nodes) == 0 {
@@ -170,7 +172,7 @@ func amdCards(o machine.Options) *facts.NVML {
 	return seen
 }
 
-// amdCard reads one GPU from the files of its device.
+// amdCard reads one GPU from the files in its device directory.
 //
 // Source: Linux 6.12, Documentation/gpu/amdgpu/driver-misc.rst and amdgpu_pm.c.
 func amdCard(node kfdNode) facts.Card {
@@ -201,8 +203,8 @@ func amdCard(node kfdNode) facts.Card {
 	return card
 }
 
-// shareMemory gives each partition of a card an equal part of its memory. The used memory is known
-// only for the whole card.
+// shareMemory gives each partition of a card an equal part of the card's memory. The used memory is
+// known only for the whole card.
 func shareMemory(cards []facts.Card) {
 	parts := map[string]int64{}
 	for i := range cards {
@@ -216,8 +218,9 @@ func shareMemory(cards []facts.Card) {
 	}
 }
 
-// amdFirmware returns the firmware versions by part: fw_version/mec_fw_version belongs to "mec". A
-// part that the GPU does not have is 0 (Linux 6.12, amdgpu_ucode.c, FW_VERSION_ATTR).
+// amdFirmware maps the parts of a GPU to their firmware versions. The file
+// fw_version/mec_fw_version belongs to the part "mec". The version of a part that the GPU does not
+// have is 0 (Linux 6.12, amdgpu_ucode.c, FW_VERSION_ATTR).
 func amdFirmware(dir string) map[string]string {
 	files, _ := filepath.Glob(dir + "/fw_version/*_fw_version") // fails only on a bad pattern
 	versions := map[string]string{}
@@ -232,9 +235,9 @@ func amdFirmware(dir string) map[string]string {
 	return versions
 }
 
-// rasErrors sums the uncorrected and corrected errors that the parts of a GPU have counted since
-// the driver was loaded. It returns nil if the GPU has no counters, or if none can be read, as
-// during a reset.
+// rasErrors sums the uncorrected and the corrected errors that the parts of a GPU have counted
+// since the driver was loaded. It returns nil if the GPU has no counters. It also returns nil if no
+// counter can be read, as during a reset.
 //
 // Source: Linux 6.12, amdgpu_ras.c, amdgpu_ras_sysfs_read: "ue: 0" and "ce: 0", below which newer
 // ones have "de: 0", or "Query currently inaccessible".
@@ -267,13 +270,13 @@ func rasErrors(dir string) (*facts.ECC, []facts.NVMLFailure) {
 	return &facts.ECC{Enabled: true, Uncorrected: &uncorrected, Corrected: &corrected}, nil
 }
 
-// count returns 0 for text that is not a number.
+// count parses a number. It returns 0 for text that is not a number.
 func count(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
 }
 
-// generations maps the speed of a lane in GT/s to the PCIe generation.
+// generations maps the speed of a lane in GT/s to the generation of PCIe.
 var generations = map[float64]int{2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
 
 func amdLink(dir string) facts.PCILink {
@@ -285,10 +288,11 @@ func amdLink(dir string) facts.PCILink {
 // 6.12, kfd_crat.h, CRAT_IOLINK_TYPE_XGMI).
 const xgmi = 11
 
-// xgmiLinks returns a GPU's links to the other cards of its machine; nil if it is the only card.
-// The driver lists existing links, with speeds in MB/s (kfd_crat.c, kfd_fill_gpu_xgmi_link_to_gpu).
+// xgmiLinks returns a GPU's links to the other cards of its machine. It returns nil if the GPU is
+// on the only card. The driver lists existing links, with speeds in MB/s (kfd_crat.c,
+// kfd_fill_gpu_xgmi_link_to_gpu).
 func xgmiLinks(node kfdNode, all []kfdNode) *facts.NVLinks {
-	speed := map[int]int64{} // of existing links, by the node at the other end
+	speed := map[int]int64{} // speeds of the existing links, by the node at the other end
 	files, _ := filepath.Glob(node.dir + "/io_links/*/properties")
 	for _, file := range files {
 		text, err := hostsys.ReadFile(file)
@@ -319,14 +323,14 @@ func xgmiLinks(node kfdNode, all []kfdNode) *facts.NVLinks {
 	return links
 }
 
-// kfdUsers adds the processes that compute and have memory on a GPU. The driver lists every GPU for
-// every such process.
+// kfdUsers adds the processes that compute and have memory on a GPU. For every such process the
+// driver lists every GPU.
 //
 // Source: Linux 6.12, amdkfd/kfd_process.c, kfd_procfs_show: proc/PID/vram_GPUID, in bytes.
 func kfdUsers(o machine.Options, nodes []kfdNode, cards []facts.Card) {
 	entries, err := os.ReadDir(o.At(kfdProcesses))
 	if err != nil {
-		return // before Linux 5.9 the driver does not report them
+		return // before Linux 5.9 the driver does not report processes
 	}
 	for i, node := range nodes {
 		cards[i].Processes = []facts.GPUUser{}

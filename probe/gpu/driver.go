@@ -17,11 +17,12 @@ import (
 	"preflight/probe/machine"
 )
 
-// driverModules are the kernel modules that affect how GPUs work: NVIDIA's, those for GPUDirect,
-// and nouveau, which takes GPUs away from NVIDIA's driver. Sorted.
+// driverModules lists the kernel modules that affect how GPUs work, sorted. They are NVIDIA's
+// modules, the modules for GPUDirect, and nouveau, which takes GPUs away from NVIDIA's driver.
 var driverModules = []string{"gdrdrv", "nouveau", "nv_peer_mem", "nvidia", "nvidia_peermem", "nvidia_uvm"}
 
-// loadedModules returns those that are loaded; nil if /sys does not show modules.
+// loadedModules returns which of driverModules are loaded. It returns nil if /sys does not show
+// modules.
 func loadedModules(o machine.Options) []string {
 	if !machine.Exists(o.At("/sys/module")) {
 		return nil
@@ -41,7 +42,7 @@ func loadedModules(o machine.Options) []string {
 var moduleBanner = lazyregexp.New(`(Open )?Kernel Module(?: for \S+)? +(\d+(?:\.\d+)+)`)
 
 // driverModule returns the version of the loaded kernel module, "" if none is loaded, and whether
-// it is the open one, which only this line shows.
+// it is the open module. Only this line shows which of the two modules it is.
 func driverModule(o machine.Options) (version string, open bool) {
 	if match := moduleBanner.FindStringSubmatch(machine.Line(o.At("/proc/driver/nvidia/version"))); match != nil {
 		version, open = match[2], match[1] != ""
@@ -54,11 +55,13 @@ func driverModule(o machine.Options) (version string, open bool) {
 
 // accessibleNodes returns the device nodes of NVIDIA's driver, each with the error of trying to use
 // it. It opens the nodes that every CUDA process opens, because only that shows whether the module
-// answers. It does not open a GPU's own node, which would wake the GPU up, or the node of a module
-// that is not loaded, which would make the kernel try to load it.
+// answers.
+//
+// It does not open the node of a GPU, because that would wake the GPU up. It does not open the node
+// of a module that is not loaded either, because the kernel would then try to load the module.
 func accessibleNodes(o machine.Options, devices, loaded []string) []facts.DeviceNode {
 	if machine.Exists(o.At("/dev/dxg")) && !machine.Exists(o.At("/dev/nvidiactl")) {
-		return []facts.DeviceNode{deviceNode("/dev/dxg", access(o.At("/dev/dxg")))} // WSL 2 has no other
+		return []facts.DeviceNode{deviceNode("/dev/dxg", access(o.At("/dev/dxg")))} // WSL 2 has no other device node
 	}
 	all := []facts.DeviceNode{}
 	for _, shared := range []struct{ path, module string }{{"/dev/nvidia-uvm", "nvidia_uvm"}, {"/dev/nvidiactl", "nvidia"}} {
@@ -66,7 +69,7 @@ func accessibleNodes(o machine.Options, devices, loaded []string) []facts.Device
 		switch {
 		case err != nil:
 		case loaded != nil && !slices.Contains(loaded, shared.module):
-			err = syscall.ENXIO // the error that opening it would give
+			err = syscall.ENXIO // the error of opening the node without its module
 		default:
 			err = opens(o.At(shared.path))
 		}
@@ -78,11 +81,11 @@ func accessibleNodes(o machine.Options, devices, loaded []string) []facts.Device
 	return all
 }
 
-// modprobeHelper is the program with which CUDA loads modules and creates device nodes, which needs
+// modprobeHelper is the program with which CUDA loads modules and creates device nodes. It needs
 // root's rights (NVIDIA/nvidia-modprobe 550, nvidia-modprobe.c).
 const modprobeHelper = "/usr/bin/nvidia-modprobe"
 
-// hasModprobe reports whether it exists and gets root's rights for every caller.
+// hasModprobe reports whether modprobeHelper exists and gets root's rights for every caller.
 func hasModprobe(o machine.Options) bool {
 	info, err := os.Stat(o.At(modprobeHelper))
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&os.ModeSetuid == 0 || info.Mode().Perm()&0o001 == 0 {
@@ -99,9 +102,9 @@ func deviceNode(path string, err error) facts.DeviceNode {
 	return facts.DeviceNode{Path: path}
 }
 
-// access checks without opening whether a file may be read and written. It checks the mode and, for
-// a device node, also the cgroup of a container or job, which gives "operation not permitted"
-// (Linux 6.8, fs/namei.c, inode_permission).
+// access checks whether a file may be read and written, without opening it. It checks the mode of
+// the file. For a device node it also checks the cgroup of a container or job, which causes
+// "operation not permitted" (Linux 6.8, fs/namei.c, inode_permission).
 func access(path string) error {
 	const readWrite = 4 | 2 // R_OK|W_OK of access(2)
 	return syscall.Access(path, readWrite)
@@ -120,16 +123,17 @@ func opens(path string) error {
 const libcudaName = "libcuda.so.1"
 
 var (
-	// libcudaFile is the file that the name links to. Releases begin with three digits; WSL 2 has a
-	// libcuda.so.1.1, which is no release.
+	// libcudaFile matches the name of the file that libcudaName links to. Releases begin with three
+	// digits. The libcuda.so.1.1 of WSL 2 is not a release.
 	libcudaFile = lazyregexp.New(`^libcuda\.so\.(\d{3,}(?:\.\d+)+)$`)
-	// compatPath matches where forward-compatibility packages put theirs:
-	// /usr/local/cuda-12.4/compat, NVIDIA's images /usr/local/cuda/compat/lib, conda a directory
-	// cuda-compat (CUDA Compatibility, "Forward Compatibility").
+	// compatPath matches the directories of forward-compatibility packages. These are
+	// /usr/local/cuda-12.4/compat, /usr/local/cuda/compat/lib in NVIDIA's images, and a directory
+	// cuda-compat with conda (CUDA Compatibility, "Forward Compatibility").
 	compatPath = lazyregexp.New(`/(?:cuda[^/]*/compat|cuda-compat)/`)
 )
 
-// findLibcuda lists the driver libraries that exist, in the loader's order, each file once.
+// findLibcuda lists the driver libraries that exist, in the loader's order. It lists each file
+// once.
 func findLibcuda(o machine.Options, libraryPath string) []facts.DriverLibrary {
 	found := []facts.DriverLibrary{}
 	for _, c := range machine.Present(machine.LoaderOrder(o, libraryPath, libcudaName), o.At) {
@@ -149,7 +153,7 @@ func findLibcuda(o machine.Options, libraryPath string) []facts.DriverLibrary {
 }
 
 // compatBranches returns the driver branches that a forward-compatibility libcuda supports, nil if
-// it does not say. They are JSON in a note of the file.
+// the file does not say. The branches are JSON in a note of the file.
 //
 // Source: NVIDIA/nvidia-container-toolkit 1.20, cmd/nvidia-cdi-hook/cudacompat/cuda-elf-header.go.
 func compatBranches(path string) []int {
@@ -167,8 +171,8 @@ func compatBranches(path string) []int {
 	if err != nil {
 		return nil
 	}
-	// The note has a name length, a text length and a third number, then the name and the text,
-	// each padded to a boundary: elf(5), Notes.
+	// A note has three numbers: the length of the name, the length of the text, and a third one.
+	// The name and the text follow, each padded to a boundary: elf(5), Notes.
 	const head = 12
 	if len(note) < head {
 		return nil

@@ -23,18 +23,19 @@ import (
 )
 
 const (
-	// fabricLimit is the time limit for each of the two programs.
+	// fabricLimit is the time limit for each program that asks about the fabric.
 	fabricLimit = time.Second
-	// fabricComm is nv-fabricmanager in the process table, which keeps only 15 characters.
+	// fabricComm is the name of nv-fabricmanager in the process table, which keeps only 15
+	// characters.
 	fabricComm = "nv-fabricmanage"
 )
 
 // fabricVersion matches "Fabric Manager version is : 550.54.15".
 var fabricVersion = lazyregexp.New(`[Vv]ersion is\s*:?\s*(\d+(?:\.\d+)+)`)
 
-// fabricManager looks for the service that configures NVSwitches. It returns nil if there is
-// neither the service nor a visible switch. For a container the service runs outside, where only
-// the machine sees it.
+// fabricManager describes the service that configures NVSwitches. It returns nil if there is
+// neither the service nor a visible switch. In a container the service is not visible, because it
+// runs outside the container.
 func fabricManager(ctx context.Context, o machine.Options, switches int) *facts.FabricManager {
 	program := serviceProgram(o, "nv-fabricmanager")
 	if program == "" && switches == 0 {
@@ -55,8 +56,8 @@ func fabricManager(ctx context.Context, o machine.Options, switches int) *facts.
 	return manager
 }
 
-// serviceProgram returns a service's program, from PATH or from where NVIDIA's packages install it;
-// "" for none.
+// serviceProgram returns the path of a service's program, in PATH or in the directory where
+// NVIDIA's packages install it. It returns "" if there is none.
 func serviceProgram(o machine.Options, name string) string {
 	for _, place := range []string{name, o.At("/usr/bin/" + name), o.At("/usr/sbin/" + name), o.At("/usr/local/bin/" + name)} {
 		if path, err := exec.LookPath(place); err == nil {
@@ -76,13 +77,14 @@ func unitState(ctx context.Context, o machine.Options, unit string) string {
 	if err != nil {
 		return ""
 	}
-	// The name stays in the answer: the option to leave it out needs systemd 230.
+	// The answer includes the property's name, because the option to leave it out needs systemd
+	// 230.
 	output, _, _ := hostsys.Child{Path: systemctl, Args: []string{"show", "-p", "ActiveState", unit}, Limit: fabricLimit}.Run(ctx)
 	_, state, _ := strings.Cut(strings.TrimSpace(output), "ActiveState=")
 	return machine.Clipped(state)
 }
 
-// processRuns reports whether a process of that name exists.
+// processRuns reports whether a process with the given name exists.
 func processRuns(o machine.Options, comm string) bool {
 	entries, _ := os.ReadDir(o.At("/proc")) // if it cannot be read, no process is found
 	for _, entry := range entries {
@@ -94,13 +96,13 @@ func processRuns(o machine.Options, comm string) bool {
 }
 
 // switchDoors returns the ConnectX-7 functions through which the fabric manager of HGX B200 and
-// B300 reaches their NVSwitches, which are not on the bus. The adapters' vital product data
-// identifies them; nil if one adapter's cannot be read.
+// B300 reaches the NVSwitches. These NVSwitches are not on the PCI bus. The vital product data of
+// an adapter identifies such a function. The result is nil if one adapter's data cannot be read.
 //
 // Source: NVIDIA, Fabric Manager User Guide, r570, HGX B200: SMDL=SW_MNG; Linux 6.8,
 // drivers/pci/vpd.c: only root may read the file.
 func switchDoors(o machine.Options) []string {
-	const most = 4 << 10 // more than ConnectX has
+	const most = 4 << 10 // more bytes than the data of a ConnectX adapter has
 	doors := []string{}
 	files, _ := filepath.Glob(o.At("/sys/class/infiniband/*/device/vpd")) // the pattern is valid
 	for _, file := range files {
@@ -124,11 +126,11 @@ const (
 	imexChannels = "/dev/nvidia-caps-imex-channels"
 	imexConfig   = "/etc/nvidia-imex/config.cfg"
 	imexNodes    = "/etc/nvidia-imex/nodes_config.cfg"
-	imexMost     = 1000 // machines in the list that are kept
+	imexMost     = 1000 // maximum number of machines to keep from the list
 )
 
-// imex looks for the channels and the service with which machines that NVLink connects share
-// memory. If the service is not visible, as in a container, it may run outside.
+// imex describes the channels and the service with which machines that NVLink connects share
+// memory. If the service is not visible, as in a container, it may run outside the container.
 func imex(ctx context.Context, o machine.Options) *facts.IMEX {
 	seen := &facts.IMEX{Channels: []facts.DeviceNode{}, Installed: serviceProgram(o, "nvidia-imex") != "", Running: processRuns(o, "nvidia-imex")}
 	for _, path := range deviceNodes(o, imexChannels, "channel") {
@@ -141,14 +143,14 @@ func imex(ctx context.Context, o machine.Options) *facts.IMEX {
 	return seen
 }
 
-// imexPeers returns the machines that the service must reach: one per line of the file that its
-// configuration names.
+// imexPeers returns the machines that the service must reach. The service's configuration names a
+// file that lists them, one per line.
 //
 // Source: NVIDIA, IMEX Service for NVLink Networks, Config Options, IMEX_NODE_CONFIG_FILE;
 // NVIDIA/k8s-dra-driver-gpu 0.5.0-dev, templates/compute-domain-daemon-config.tmpl.cfg.
 func imexPeers(o machine.Options) (peers []string, unread string) {
 	path := imexNodes
-	config, _ := os.ReadFile(o.At(imexConfig)) // no configuration, or none that names a file: use the default path
+	config, _ := os.ReadFile(o.At(imexConfig)) // if no configuration names a file, the default path is used
 	for line := range strings.Lines(string(config)) {
 		if name, given := strings.CutPrefix(strings.TrimSpace(line), "IMEX_NODE_CONFIG_FILE="); given && name != "" {
 			path = name

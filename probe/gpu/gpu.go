@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpu looks for accelerators: what the bus, the kernel and the file system show of them,
-// and what their driver reports. A separate process asks the driver, because it may hang or crash
-// ([nvml]). The package does not wake up, reset or configure a GPU.
+// Package gpu reads facts about accelerators: what the bus, the kernel and the file system show,
+// and what the accelerators' driver reports. A separate process asks the driver, because the driver
+// may hang or crash ([nvml]). The package does not wake up, reset or configure a GPU.
 package gpu
 
 import (
@@ -21,12 +21,12 @@ import (
 	"preflight/probe/machine"
 )
 
-// CollectGPU looks for accelerators. If one is NVIDIA's, otherwise AMD's, it reads what the kernel
-// and the file system show of the driver. Whether any of it works only the driver can say, which is
-// not asked here.
+// CollectGPU reads facts about accelerators. It describes NVIDIA's if there are any, otherwise
+// AMD's. It reads what the kernel and the file system show of the driver. Only the driver itself
+// can say whether it works, and CollectGPU does not ask it.
 func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	gpu := &facts.GPU{Devices: deviceNodes(o, "/dev", "nvidia")}
-	// The directory exists only if the driver is loaded.
+	// The directory /proc/driver/nvidia/gpus exists only if the driver is loaded.
 	if entries, err := os.ReadDir(o.At("/proc/driver/nvidia/gpus")); err == nil {
 		gpu.Driver = []string{}
 		for _, entry := range entries {
@@ -45,7 +45,7 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 		}
 		return gpu, ctx.Err()
 	}
-	for _, node := range kfdGPUs(o) { // such as a CPU's integrated graphics
+	for _, node := range kfdGPUs(o) { // the loop finds GPUs such as a CPU's integrated graphics
 		gpu.Others = append(gpu.Others, fmt.Sprintf("%s node %d", kfdDevice, node.number))
 	}
 	gpu.Modules = loadedModules(o)
@@ -58,7 +58,7 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	if gpu.SwitchDoors = []string{}; gpu.NVSwitches == 0 {
 		gpu.SwitchDoors = switchDoors(o)
 	}
-	// Each may wait for a program, at most fabricLimit.
+	// Each of these goroutines may wait for a program, for no longer than fabricLimit.
 	var asking sync.WaitGroup
 	asking.Go(func() { gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches+len(gpu.SwitchDoors)) })
 	asking.Go(func() { gpu.IMEX = imex(ctx, o) })
@@ -67,9 +67,9 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	return gpu, ctx.Err()
 }
 
-// showsNVIDIA reports whether anything here is NVIDIA's, so that its driver should be asked: a
-// device node, the driver's directory, a GPU on the bus, or the one device in which WSL 2 shows all
-// GPUs of Windows.
+// showsNVIDIA reports whether this machine shows anything from NVIDIA, so that preflight should ask
+// the driver. That is a device node, the driver's directory, a GPU on the bus, or the single device
+// in which WSL 2 shows all GPUs of Windows.
 func showsNVIDIA(o machine.Options) bool {
 	for _, sign := range []string{"/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg"} {
 		if machine.Exists(o.At(sign)) {
@@ -80,13 +80,13 @@ func showsNVIDIA(o machine.Options) bool {
 	return len(gpus) > 0 || len(deviceNodes(o, "/dev", "nvidia")) > 0
 }
 
-// deviceNodes returns the nodes of one kind, sorted by number; never nil.
+// deviceNodes returns the device nodes of one kind, sorted by number. The result is never nil.
 func deviceNodes(o machine.Options, dir, kind string) []string {
 	entries, _ := os.ReadDir(o.At(dir)) // none if the directory does not exist
 	numbers := []int{}
 	for _, entry := range entries {
 		digits, named := strings.CutPrefix(entry.Name(), kind)
-		if number, err := strconv.ParseUint(digits, 10, 31); named && err == nil { // without a sign
+		if number, err := strconv.ParseUint(digits, 10, 31); named && err == nil { // the number has no sign
 			numbers = append(numbers, int(number))
 		}
 	}
@@ -98,7 +98,8 @@ func deviceNodes(o machine.Options, dir, kind string) []string {
 	return nodes
 }
 
-// ascendRelease returns the release from the driver's own package, in its installation directory.
+// ascendRelease returns the release that the driver's package has written in its installation
+// directory.
 //
 // Source: Ascend's driver packages, which write /etc/ascend_install.info and driver/version.info:
 // mindspore-ai/mindspore, CheckVmmDriverVersion, reads both so.
@@ -115,9 +116,11 @@ func ascendRelease(o machine.Options) string {
 
 const pciDevices = "/sys/bus/pci/devices"
 
-// nvidiaOnBus returns NVIDIA's GPUs on the PCI bus, by address, nil if /sys does not show the bus,
-// and the number of its NVSwitches. The sound and USB functions of a graphics card count as
-// neither. Classes are those of the PCI Code and ID Assignment Specification: 0x0300 VGA, 0x0302 3D
+// nvidiaOnBus returns NVIDIA's GPUs on the PCI bus, by address, and the number of NVSwitches. The
+// GPUs are nil if /sys does not show the bus. The sound and USB functions of a graphics card count
+// as neither.
+//
+// The classes are those of the PCI Code and ID Assignment Specification: 0x0300 VGA, 0x0302 3D
 // controller, 0x0680 other bridge.
 func nvidiaOnBus(o machine.Options) (gpus []facts.PCIGPU, switches int) {
 	entries, err := os.ReadDir(o.At(pciDevices))

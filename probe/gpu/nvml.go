@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// nvmlQuiet is the time limit for one call of the driver. An idle GPU without persistence mode
+	// nvmlQuiet is the time limit for one call to the driver. An idle GPU without persistence mode
 	// takes some seconds to wake up.
 	nvmlQuiet = 10 * time.Second
-	// nvmlEnding is how long a killed child may take to end. One that still exists then sleeps in
-	// the kernel, where signals have no effect.
+	// nvmlEnding is how long a killed child may take to end. A child that still exists after that
+	// sleeps in the kernel, where signals have no effect.
 	nvmlEnding = 500 * time.Millisecond
 )
 
-// CollectNVML asks NVIDIA's driver through NVML, in a child process, if the machine shows
-// anything of NVIDIA. If it shows only AMD GPUs, CollectNVML reads /sys.
-// What a sick driver answered before it failed is kept.
+// CollectNVML asks NVIDIA's driver through NVML, in a child process, if the machine shows anything
+// from NVIDIA. If the machine shows only AMD GPUs, CollectNVML reads /sys. If a driver fails,
+// CollectNVML keeps what the driver answered before.
 func CollectNVML(ctx context.Context, o machine.Options) (*facts.NVML, error) {
 	if !showsNVIDIA(o) {
 		if showsAMD(o) {
@@ -48,9 +48,9 @@ func CollectNVML(ctx context.Context, o machine.Options) (*facts.NVML, error) {
 	return seen, nil
 }
 
-// nvmlChild is this program again, with the same name; `agent nvml` is its part from package
-// probe/nvml. NVML's symbols are bound when they are called; LD_BIND_NOW would make the child fail
-// at its start.
+// nvmlChild returns the command of the child, which is this program again, with the same name. The
+// arguments `agent nvml` select the code in package probe/nvml. NVML's symbols are bound when they
+// are called. With LD_BIND_NOW the child would fail at its start.
 func nvmlChild() hostsys.Child {
 	ours := slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "LD_BIND_NOW=") })
 	return hostsys.Child{
@@ -59,10 +59,10 @@ func nvmlChild() hostsys.Child {
 	}
 }
 
-// askNVML turns a child's lines into facts, and ends the child if nothing comes for too long. ask
-// is [hostsys.Child.Stream]: it runs until the child or the context has ended.
+// askNVML converts a child's lines into facts, and ends the child if it prints nothing for too
+// long. ask is [hostsys.Child.Stream]: it runs until the child or the context has ended.
 //
-// An error says nothing about the driver: the run was interrupted, the child did not start or had
+// An error says nothing about the driver. The run was interrupted, the child did not start or had
 // too little time, or this build has no cgo.
 func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr string, err error), quiet time.Duration) (*facts.NVML, error) {
 	w := hostsys.BeginWait()
@@ -82,7 +82,7 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 		return nil, fmt.Errorf("cannot ask the driver: preflight's process for it did not start: %s", crashMessage(end.stderr, end.err))
 	case !end.killed:
 		report.fail(facts.FailureCrashed, "the process that asked "+report.subject()+" ended: "+crashMessage(end.stderr, end.err))
-	case silent < quiet/2: // it might still have answered
+	case silent < quiet/2: // the child might still have answered
 		return nil, fmt.Errorf("the driver was in %s when the node's time limit ended: run again with a longer --timeout to learn whether it hangs", report.call())
 	case w.Busy() > 0:
 		return nil, fmt.Errorf("the driver was in %s for %s, but this machine was busy: run preflight again with less load to learn whether it hangs", report.call(), silent)
@@ -94,30 +94,31 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 	return &report.seen, nil
 }
 
-// ending is how a child ended: by itself, killed by us, or killed but still there.
+// ending says how a child ended: by itself, killed by preflight, or killed but still there.
 type ending struct {
 	stderr        string
 	err           error
 	killed, stuck bool
 }
 
-// listen reads a child's lines until it ends, is silent for too long, or ctx's time is over.
+// listen reads a child's lines. It stops when the child ends, prints nothing for too long, or ctx
+// ends.
 func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, error), quiet time.Duration) (*childReport, ending) {
-	asking, stop := machine.Ahead(ctx, 2*nvmlEnding) // leaves time to hand in the report before ctx ends
+	asking, stop := machine.Ahead(ctx, 2*nvmlEnding) // leaves enough time to return the report before ctx ends
 	defer stop()
 	asking, hush := context.WithCancel(asking)
 	silence := time.AfterFunc(quiet, hush)
 	defer silence.Stop()
 	talk := newChildOutput(func(done bool) {
 		if done {
-			// A driver may take long to close its GPUs, which need not be waited for.
+			// A driver may take long to close its GPUs. preflight does not wait for that.
 			silence.Reset(hostsys.Grace)
 		} else {
 			silence.Reset(quiet)
 		}
 	})
 
-	ended := make(chan ending, 1) // buffered, so that a child can end although nothing waits for it
+	ended := make(chan ending, 1) // buffered, so that a child can end although no goroutine waits for it
 	go func() {
 		stderr, err := ask(asking, talk)
 		ended <- ending{stderr: stderr, err: err}

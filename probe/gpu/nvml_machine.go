@@ -13,11 +13,11 @@ import (
 	"preflight/probe/machine"
 )
 
-// processName limits the length of a name that a process may choose itself.
+// processName is the maximum length of a process name. A process may choose its name itself.
 const processName = 64
 
 // nameProcesses adds data from the process table to the processes on the GPUs. A process that is
-// not there belongs to another container, or has ended.
+// not in the table belongs to another container, or has ended.
 func nameProcesses(o machine.Options, cards []facts.Card) {
 	for i := range cards {
 		for j := range cards[i].Processes {
@@ -35,14 +35,14 @@ func nameProcesses(o machine.Options, cards []facts.Card) {
 	}
 }
 
-// isSameProcess reports whether a process in our table is the one that the driver means. In a
-// container, older drivers report the machine's process IDs (NVIDIA/nvidia-docker, issue 1483), so
-// there the process must have a GPU open.
+// isSameProcess reports whether a process in the process table is the one that the driver means. In
+// a container, older drivers report the machine's process IDs (NVIDIA/nvidia-docker, issue 1483).
+// So in a container the process must have a GPU open.
 func isSameProcess(o machine.Options, dir string) bool {
 	if namespace, err := os.Readlink(o.At("/proc/self/ns/pid")); err == nil && namespace == machine.InitialPID {
 		return true
 	}
-	open, _ := os.ReadDir(filepath.Join(dir, "fd")) // none for another user's process
+	open, _ := os.ReadDir(filepath.Join(dir, "fd")) // empty for another user's process
 	for _, entry := range open {
 		if file, err := os.Readlink(filepath.Join(dir, "fd", entry.Name())); err == nil && (strings.HasPrefix(file, "/dev/nvidia") || file == kfdDevice) {
 			return true
@@ -51,8 +51,8 @@ func isSameProcess(o machine.Options, dir string) bool {
 	return false
 }
 
-// programName returns the name with which a process was started, without the directory, or the
-// kernel's name if it has no arguments any more.
+// programName returns the name with which a process was started, without the directory. If the
+// process has no arguments any more, it returns the kernel's name for the process.
 func programName(dir string) string {
 	arguments, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // empty for a process that is ending
 	name, _, _ := strings.Cut(string(arguments), "\x00")
@@ -62,8 +62,8 @@ func programName(dir string) string {
 	return name[:min(processName, len(name))]
 }
 
-// addressUnreachable fills in the PCI addresses of GPUs that report none, such as those that fell
-// off the bus. NVML numbers GPUs by PCI address, and the kernel driver lists the same number of
+// addressUnreachable sets the PCI addresses of GPUs that report none, such as GPUs that fell off
+// the bus. NVML numbers GPUs by PCI address, and the kernel driver lists the same number of
 // addresses.
 func addressUnreachable(o machine.Options, cards []facts.Card) {
 	entries, err := os.ReadDir(o.At("/proc/driver/nvidia/gpus")) // sorted by name
@@ -72,7 +72,7 @@ func addressUnreachable(o machine.Options, cards []facts.Card) {
 	}
 	for i, card := range cards {
 		if card.Index != i || card.Address != "" && card.Address != entries[i].Name() {
-			return // a list of other GPUs, as a container may see
+			return // the list is about other GPUs, as may happen in a container
 		}
 	}
 	for i := range cards {
@@ -81,8 +81,8 @@ func addressUnreachable(o machine.Options, cards []facts.Card) {
 }
 
 // hiddenNodes returns the device nodes of GPUs that the driver does not show, and why this session
-// cannot use them. Those that a job's or container's device cgroup denies are hidden from it, the
-// others are lost. They are not opened, see [access].
+// cannot use them. If the device cgroup of a job or container denies a GPU, the GPU is hidden. All
+// other GPUs in the result are lost. The nodes are not opened, see [access].
 func hiddenNodes(o machine.Options, seen *facts.NVML) []facts.DeviceNode {
 	if seen.Failure != nil {
 		return nil
@@ -90,7 +90,7 @@ func hiddenNodes(o machine.Options, seen *facts.NVML) []facts.DeviceNode {
 	shown := map[string]bool{}
 	for _, card := range seen.Cards {
 		if card.Minor == nil {
-			return nil // one of the nodes is its own
+			return nil // one of the nodes may belong to this card
 		}
 		shown["/dev/nvidia"+strconv.Itoa(*card.Minor)] = true
 	}

@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// maxLine and maxCards limit what is accepted from the child, which runs a driver's library.
+	// maxLine and maxCards limit what preflight accepts from the child, which runs a driver's
+	// library.
 	maxLine  = 1 << 20
 	maxCards = 1 << 10
 )
 
-// childOutput is the child's output so far. The child's pipe writes to it while askNVML waits,
-// until it is closed.
+// childOutput collects the child's output. The child's pipe writes to it while askNVML waits, until
+// childOutput is closed.
 type childOutput struct {
 	onLine func(done bool) // called for each line
 
@@ -33,13 +34,13 @@ type childOutput struct {
 	childReport
 }
 
-// childReport is the content of a child's lines.
+// childReport holds the content of a child's lines.
 type childReport struct {
 	seen facts.NVML
-	at   nvml.Line // the call announced last
-	last time.Time // when a line came
+	at   nvml.Line // the call that was announced last
+	last time.Time // when the last line arrived
 	done bool
-	// unloaded is why the child could not load NVML; "" if it did.
+	// unloaded says why the child could not load NVML. It is "" if the child loaded it.
 	unloaded string
 }
 
@@ -59,7 +60,8 @@ func (t *childOutput) Write(p []byte) (int, error) {
 	return t.lines.Write(p)
 }
 
-// handleLine handles a line. Lines that are not the child's are output of the library.
+// handleLine handles one line of output. Lines that are not the child's own are output of the
+// library.
 func (t *childOutput) handleLine(text []byte) {
 	var line nvml.Line
 	if json.Unmarshal(text, &line) == nil {
@@ -68,7 +70,7 @@ func (t *childOutput) handleLine(text []byte) {
 	}
 }
 
-// close returns the report so far. Later output is dropped.
+// close returns the report. Output that arrives after close is dropped.
 func (t *childOutput) close() *childReport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +87,7 @@ func (w *childReport) addLine(line nvml.Line) {
 	case line.Unloaded != "":
 		w.unloaded = line.Unloaded
 	case line.System != nil:
-		w.seen.Source = "nvml" // from here on a library answers
+		w.seen.Source = "nvml" // a library has answered
 		w.seen.Driver, w.seen.Library, w.seen.CUDA = line.System.Driver, line.System.Library, line.System.CUDA
 	case line.Seen != nil:
 		w.see(*line.Seen)
@@ -102,7 +104,7 @@ func (w *childReport) addLine(line nvml.Line) {
 	}
 }
 
-// see stores a GPU by its index, and replaces what was known of it before.
+// see stores a GPU by its index. It replaces what was known about the GPU before.
 func (w *childReport) see(card facts.Card) {
 	if card.Index < 0 || card.Index >= maxCards {
 		return
@@ -115,8 +117,8 @@ func (w *childReport) see(card facts.Card) {
 	}
 }
 
-// fail records that the last announced call failed. If the call was about one GPU, it is the GPU's
-// failure too.
+// fail records that the call announced last has failed. If the call was about one GPU, the failure
+// is also recorded for that GPU.
 func (w *childReport) fail(kind, text string) {
 	failure := facts.NVMLFailure{Kind: kind, Call: w.at.Call, Text: text}
 	w.seen.Failure = &failure
@@ -131,7 +133,7 @@ func (w *childReport) fail(kind, text string) {
 	w.see(card)
 }
 
-// subject returns what the last call was about.
+// subject returns what the last call was about: a GPU or the library.
 func (w *childReport) subject() string {
 	if w.at.Card != nil {
 		return fmt.Sprintf("GPU %d", *w.at.Card)
@@ -148,7 +150,7 @@ func (w *childReport) call() string {
 }
 
 // crashMessage returns why the child ended before it was done. Go's report of a signal begins with
-// its name and goes on for pages; the loader's is one line.
+// the signal's name and continues for pages. The loader's report is one line.
 func crashMessage(stderr string, err error) string {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)

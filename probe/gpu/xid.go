@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// xidMost is how many are kept, the newest.
+	// xidMost is the maximum number of errors to keep. The newest are kept.
 	xidMost = 100
 	// kernelRecord is larger than any record of the kernel's log (Linux, kernel/printk/internal.h,
 	// PRINTK_MESSAGE_MAX).
 	kernelRecord = 8 << 10
 )
 
-// readXids returns the errors of GPUs and NVSwitches that NVIDIA's driver has written to the kernel
-// log since it was loaded, newest last. It returns nil with the reason if the log cannot be read.
-// Errors older than the log's oldest record are lost.
+// readXids returns the errors of GPUs and NVSwitches in the kernel log, newest last. It returns
+// those that NVIDIA's driver has written since it was loaded. If the log cannot be read, it returns
+// nil and the reason. Errors that are older than the log's oldest record are lost.
 func readXids(ctx context.Context, o machine.Options) (xids, sxids []facts.Xid, unread string) {
 	var log io.Reader
 	if kernel, err := openKernelLog(o.At("/dev/kmsg")); err == nil {
@@ -74,9 +74,11 @@ func readXids(ctx context.Context, o machine.Options) (xids, sxids []facts.Xid, 
 }
 
 // journal returns the driver's lines since boot from systemd's journal, in the format of /dev/kmsg.
-// The groups adm and systemd-journal may read it even if only root may read the kernel's log. It
-// returns "" if the journal does not reach back to the loading of the module; to other users the
-// journal looks empty.
+// The groups adm and systemd-journal may read the journal even if only root may read the kernel's
+// log.
+//
+// journal returns "" if the journal does not reach back to the loading of the module. For users
+// outside these groups, the journal looks empty.
 //
 // Source: systemd 252, journalctl(1), short-monotonic: "[    5.123456] kernel: NVRM: …".
 func journal(ctx context.Context, o machine.Options) string {
@@ -100,20 +102,20 @@ func journal(ctx context.Context, o machine.Options) string {
 	return records.String()
 }
 
-// moduleLoaded is the start of the module's message when it is loaded, which sets up every GPU
-// again.
+// moduleLoaded is the start of the message that the module writes when it is loaded. Loading the
+// module sets up every GPU again.
 //
 // Source: NVIDIA/open-gpu-kernel-modules 570, nvidia/nv.c, nvidia_init_module.
 const moduleLoaded = "NVRM: loading NVIDIA UNIX"
 
-// xidLine matches a report in every format that drivers have used. The address is that of the GPU
-// and, with MIG, of a part of it; before driver 390 there was no PCI: before it.
+// xidLine matches a report in every format that drivers have used. The address is the GPU's address
+// and, with MIG, also names a part of the GPU. Before driver 390, the address had no "PCI:" prefix.
 //
 //	NVRM: Xid (PCI:0000:4e:00): 79, pid=2131, name=python, GPU has fallen off the bus.
 //	NVRM: Xid (PCI:0000:41:00 GPU-I:05): 43, pid=977, Ch 00000010
 var xidLine = lazyregexp.New(`^NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})[^)]*\): (\d{1,6})(?:, ?(.*))?$`)
 
-// sxidLine matches a report of an NVSwitch, which has the severity after the code.
+// sxidLine matches a report of an NVSwitch. It has the severity after the code.
 //
 //	nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up
 //
@@ -121,8 +123,8 @@ var xidLine = lazyregexp.New(`^NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})[^)]*\)
 // nvswitch/kernel/inc/error_nvswitch.h.
 var sxidLine = lazyregexp.New(`^nvidia-nvswitch\d{1,4}: SXid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})\): (\d{1,6})(?:, ?(.*))?$`)
 
-// parseXid reads a record of /dev/kmsg: "4,1234,98765432,-;NVRM: Xid (…", whose
-// third number is microseconds since boot (Linux, Documentation/ABI/testing/dev-kmsg).
+// parseXid parses a record of /dev/kmsg, such as "4,1234,98765432,-;NVRM: Xid (…". The third number
+// is microseconds since boot (Linux, Documentation/ABI/testing/dev-kmsg).
 func parseXid(record string, line *lazyregexp.Regexp, uptime float64) (facts.Xid, bool) {
 	head, text, _ := strings.Cut(strings.TrimRight(record, "\n"), ";")
 	match := line.FindStringSubmatch(text)
@@ -134,7 +136,7 @@ func parseXid(record string, line *lazyregexp.Regexp, uptime float64) (facts.Xid
 	if err != nil {
 		return facts.Xid{}, false
 	}
-	code, _ := strconv.Atoi(match[2]) // six digits
+	code, _ := strconv.Atoi(match[2]) // no error: the text has at most six digits
 	return facts.Xid{Code: code, Address: strings.ToLower(match[1]), Age: max(0, uptime-float64(since)/1e6), Text: machine.Clipped(match[3])}, true
 }
 
@@ -154,8 +156,8 @@ func (l kernelLog) Read(p []byte) (int, error) {
 	for {
 		n, err := syscall.Read(l.fd, p)
 		switch {
-		case errors.Is(err, syscall.EINTR), errors.Is(err, syscall.EPIPE): // overwritten before we read it
-		case err != nil || n == 0: // usually EAGAIN: that was the newest record
+		case errors.Is(err, syscall.EINTR), errors.Is(err, syscall.EPIPE): // the record was overwritten before it was read
+		case err != nil || n == 0: // usually EAGAIN, which means that the last record was the newest
 			return 0, io.EOF
 		default:
 			return n, nil

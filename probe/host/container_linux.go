@@ -15,23 +15,24 @@ import (
 	"preflight/probe/machine"
 )
 
-// containerFiles are marks that runtimes leave in their containers. An image may contain the file
+// containerFiles lists files that runtimes leave in their containers. An image may contain the file
 // of the runtime from which it was exported, so the outermost kind comes first. The disk of a
-// virtual machine may have been made from an image with such files. So if a runtime always uses
-// namespaces of its own, the file alone proves nothing.
+// virtual machine may also have been made from an image with such files. So if a runtime always
+// uses separate namespaces, its file alone proves nothing.
 var containerFiles = []struct {
 	path, kind string
 	namespaces bool
 }{
 	{"/var/run/secrets/kubernetes.io", "kubernetes", false}, // the service account of every pod
-	{"/.singularity.d", "apptainer", false},                 // both of its names
+	{"/.singularity.d", "apptainer", false},                 // for Apptainer and Singularity
 	{"/run/.containerenv", "podman", true},
 	{"/.dockerenv", "docker", true},
 }
 
-// container returns the kind of container that we are in, "" if no mark of one is found.
+// container returns the kind of container in which this process runs, or "" if nothing indicates
+// one.
 func container(o machine.Options) string {
-	groups, _ := os.ReadFile(o.At("/proc/1/cgroup")) // an unreadable file is no mark
+	groups, _ := os.ReadFile(o.At("/proc/1/cgroup")) // an unreadable file indicates nothing
 	if kind := parseContainerGroup(string(groups)); kind != "" {
 		return kind
 	}
@@ -46,8 +47,8 @@ func container(o machine.Options) string {
 			return file.kind
 		}
 	}
-	// systemd's two notes about what started it, then the variable that runtimes set by convention
-	// and that only root may read.
+	// First come the two files in which systemd notes what started it. The last sign is the
+	// variable that runtimes set by convention, and that only root may read.
 	for _, path := range []string{"/run/host/container-manager", "/run/systemd/container"} {
 		if kind := machine.Line(o.At(path)); kind != "" {
 			return kind
@@ -57,15 +58,16 @@ func container(o machine.Options) string {
 	return parseContainerVariable(environ)
 }
 
-// inNamespaces reports whether the PID or host-name namespace differs from the machine's own.
+// inNamespaces reports whether this process's PID or host-name namespace differs from the
+// machine's.
 func inNamespaces(o machine.Options) bool {
 	pid, _ := os.Readlink(o.At("/proc/self/ns/pid"))
 	uts, _ := os.Readlink(o.At("/proc/self/ns/uts"))
 	return pid != machine.InitialPID || uts != machine.InitialUTS
 }
 
-// onOwnDisk reports whether the root directory is the top of a disk. Runtimes put containers on
-// layers, or on a directory or volume of a disk.
+// onOwnDisk reports whether the root directory is the top directory of a disk. Runtimes put
+// containers on layers, or on a directory or volume of a disk.
 func onOwnDisk(o machine.Options) bool {
 	table, err := machine.Mounts(o)
 	if err != nil {
@@ -75,8 +77,8 @@ func onOwnDisk(o machine.Options) bool {
 	return root != nil && root.Root == "/" && strings.HasPrefix(root.Source, "/dev/") && !strings.HasPrefix(root.Source, "/dev/mapper/docker-")
 }
 
-// parseContainerGroup returns the kind from the cgroup of process 1, unless the runtime hides it in
-// a cgroup namespace.
+// parseContainerGroup returns the kind of container from the cgroup of process 1. It finds nothing
+// if the runtime hides the cgroup in a cgroup namespace.
 func parseContainerGroup(groups string) string {
 	for _, mark := range []struct{ part, kind string }{
 		{"/kubepods", "kubernetes"},
@@ -103,13 +105,13 @@ func parseContainerVariable(environ []byte) string {
 	return ""
 }
 
-// mostContainers is more than a node of a launch runs.
+// mostContainers is the maximum number of containers to report. No node of a launch runs so many.
 const mostContainers = 32
 
-// runningContainers returns the containers on this machine, from the monitor process that their
-// engine runs for each. It contacts no engine and needs no right to do so.
+// runningContainers returns the containers on this machine. It finds them by the monitor process
+// that an engine runs for each container. It contacts no engine and needs no permission to do so.
 func runningContainers(o machine.Options) (running []facts.RunningContainer) {
-	processes, _ := os.ReadDir(o.At("/proc")) // unreadable means none
+	processes, _ := os.ReadDir(o.At("/proc")) // if /proc is unreadable, there are none
 	for _, process := range processes {
 		pid := process.Name()
 		if _, err := strconv.Atoi(pid); err != nil || len(running) == mostContainers {
@@ -122,7 +124,7 @@ func runningContainers(o machine.Options) (running []facts.RunningContainer) {
 		line, _ := os.ReadFile(o.At("/proc/" + pid + "/cmdline"))
 		engine, name := parseBeside(strings.Split(string(line), "\x00"))
 		isSame := func(c facts.RunningContainer) bool { return c.Engine == engine && c.Name == name }
-		if engine == "" || slices.ContainsFunc(running, isSame) { // podman has a monitor for each exec as well
+		if engine == "" || slices.ContainsFunc(running, isSame) { // podman also has a monitor for each exec
 			continue
 		}
 		children := machine.Line(o.At("/proc/" + pid + "/task/" + pid + "/children"))
@@ -131,8 +133,9 @@ func runningContainers(o machine.Options) (running []facts.RunningContainer) {
 	return running
 }
 
-// parseBeside reads from a monitor process's command line which engine made the container, and the
-// name to enter it with; "" for pods, which other programs enter.
+// parseBeside reads the command line of a monitor process. It returns the engine that made the
+// container, and the name with which to enter the container. The name is "" for pods, which other
+// programs enter.
 //
 // Sources: containers/podman 4.3, libpod/oci_conmon_common.go, sharedConmonArgs; containerd 1.7,
 // pkg/shim/util_unix.go; moby's namespace is "moby".
@@ -154,19 +157,19 @@ func parseBeside(argv []string) (engine, name string) {
 	return "", ""
 }
 
-// torches are the paths where images have torch, relative to the root.
+// torches lists the paths where images have torch, relative to the root directory.
 var torches = []string{"usr/local/lib/python3*/*-packages/torch/version.py", "usr/lib/python3*/*-packages/torch/version.py", "opt/*/lib/python3*/site-packages/torch/version.py"}
 
-// lookInto determines which parts of the launch a container has, through the root directory of one
-// of its processes. Only the owner of that process, or root, may look inside.
+// lookInto determines which parts of the launch a container has. It reads the container through the
+// root directory of one of its processes. Only the owner of that process, or root, may read it.
 func lookInto(o machine.Options, pid string, c facts.RunningContainer) facts.RunningContainer {
 	root := o.At("/proc/" + pid + "/root")
 	if _, err := os.ReadDir(root); pid == "" || err != nil {
 		c.Unseen = true
 		return c
 	}
-	// A link inside the container has its target there; followed from here, it would lead to
-	// another file.
+	// The target of a link in the container is also in the container. From outside, the link would
+	// lead to another file.
 	has := func(named string) bool {
 		_, err := os.Lstat(filepath.Join(root, named))
 		return path.IsAbs(named) && err == nil

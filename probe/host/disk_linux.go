@@ -30,10 +30,10 @@ func CollectDisk(ctx context.Context, o machine.Options) (*facts.Disk, error) {
 }
 
 // places returns the directories that a launch writes to, by the rules of the programs that write
-// there. These are huggingface_hub (constants.py), Triton (runtime/cache.py), torch
+// there. These programs are huggingface_hub (constants.py), Triton (runtime/cache.py), and torch
 // (_inductor/runtime/cache_dir_utils.py, which uses the temporary directory by default;
-// utils/cpp_extension.py), DeepSpeed's offload directories from the configuration, and the script's
-// from its command.
+// utils/cpp_extension.py). The result also contains DeepSpeed's offload directories from the
+// configuration, and the directories that the launch command names.
 func places(o machine.Options, home string) []facts.Place {
 	env := o.Getenv
 	home = cmp.Or(env("HOME"), home)
@@ -50,19 +50,19 @@ func places(o machine.Options, home string) []facts.Place {
 	}
 	for i := range all {
 		if strings.HasPrefix(all[i].Path, "~/") {
-			all[i].Path = filepath.Join(home, all[i].Path[2:]) // huggingface_hub expands it
+			all[i].Path = filepath.Join(home, all[i].Path[2:]) // huggingface_hub expands "~"
 		}
 	}
 	for _, role := range slices.Sorted(maps.Keys(o.Places)) {
 		path := o.Places[role]
-		if !filepath.IsAbs(path) { // as DeepSpeed reads it, without expanding "~"
+		if !filepath.IsAbs(path) { // DeepSpeed reads the path in this way, without expanding "~"
 			path = filepath.Join(o.WorkDir, path)
 		}
 		all = append(all, facts.Place{Role: role, Path: path})
 	}
 	var known []facts.Place
 	for _, place := range all {
-		if filepath.IsAbs(place.Path) { // without a home or working directory there is nothing to check
+		if filepath.IsAbs(place.Path) { // without a home or working directory, a relative path cannot be checked
 			place.Path = filepath.Clean(place.Path)
 			known = append(known, place)
 		}
@@ -71,17 +71,19 @@ func places(o machine.Options, home string) []facts.Place {
 }
 
 const (
-	// listingLimit is the time limit for all places that are listed.
+	// listingLimit is the time limit for listing all places.
 	listingLimit = 1 * time.Second
-	// listingEntries is how many entries a directory, including one level below, may have to be
-	// listed. A checkpoint and the indices of a data set have fewer, the data itself has more.
+	// listingEntries is how many entries a directory may have to be listed, including one level
+	// below. A checkpoint and the indices of a data set have fewer entries; the data itself has
+	// more.
 	listingEntries = 512
 )
 
-// listed are the roles of places whose content should be the same on all nodes.
+// listed lists the roles of places whose content should be the same on all nodes.
 var listed = []string{facts.RoleIndexCache, facts.RoleTokenized, facts.RoleCheckpoint, facts.RoleResume}
 
-// list sets the listings of existing places. A place that does not answer in time gets none.
+// list sets the listings of the places that exist. It sets none for a place that does not answer in
+// time.
 func list(ctx context.Context, o machine.Options, places []facts.Place) {
 	ctx, cancel := context.WithTimeout(ctx, listingLimit)
 	defer cancel()

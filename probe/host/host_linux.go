@@ -20,7 +20,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// CollectHost returns which machine this is. It fails without /proc.
+// CollectHost returns the identity of this machine. It fails without /proc.
 func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 	var uname unix.Utsname
 	if err := unix.Uname(&uname); err != nil {
@@ -30,7 +30,7 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 	if boot == "" {
 		return nil, errors.New("/proc is not mounted: preflight cannot read the boot ID and most other facts")
 	}
-	netns, _ := os.Readlink(o.At("/proc/self/ns/net")) // "" for a kernel without namespaces
+	netns, _ := os.Readlink(o.At("/proc/self/ns/net")) // "" if the kernel has no namespaces
 	uptime, _, _ := strings.Cut(machine.Line(o.At("/proc/uptime")), " ")
 	up, err := strconv.ParseFloat(uptime, 64)
 	if err != nil {
@@ -62,9 +62,9 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 	return host, nil
 }
 
-// tools returns which programs that fixes may use are installed.
+// tools returns which of the programs that fixes may use are installed.
 func tools(o machine.Options) []string {
-	found := []string{} // nil means unknown
+	found := []string{} // not nil, which would mean unknown
 	for _, name := range []string{"firewall-cmd", "iptables", "nft", "rsync", "ufw"} {
 		if slices.ContainsFunc([]string{"/usr/sbin/", "/usr/bin/", "/sbin/", "/bin/"}, func(dir string) bool {
 			_, err := os.Stat(o.At(dir + name))
@@ -84,7 +84,7 @@ func load(o machine.Options) *float64 {
 	return nil
 }
 
-// distribution returns the human-readable name from os-release(5), "" if there is none.
+// distribution returns the human-readable name from os-release(5), or "" if there is no such file.
 func distribution(o machine.Options) string {
 	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		if text, err := os.ReadFile(o.At(path)); err == nil {
@@ -103,7 +103,8 @@ func parsePrettyName(text string) string {
 	return strings.NewReplacer(`\"`, `"`, `\$`, `$`, `\\`, `\`, "\\`", "`").Replace(value)
 }
 
-// numaNodes returns the memory nodes sorted by ID; none if the kernel was built without NUMA.
+// numaNodes returns the memory nodes sorted by ID. It returns none if the kernel was built without
+// NUMA.
 func numaNodes(o machine.Options) []facts.NUMA {
 	dirs, _ := filepath.Glob(o.At("/sys/devices/system/node/node[0-9]*")) // fails only on a bad pattern
 	var nodes []facts.NUMA
@@ -114,7 +115,7 @@ func numaNodes(o machine.Options) []facts.NUMA {
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "meminfo"))
 		if err != nil {
-			continue // removed since the listing
+			continue // the node was removed after the directory was listed
 		}
 		nodes = append(nodes, facts.NUMA{
 			ID:    id,
@@ -126,7 +127,8 @@ func numaNodes(o machine.Options) []facts.NUMA {
 	return nodes
 }
 
-// parseNodeTotal reads "Node 1 MemTotal:       0 kB" from a node's meminfo. The result is in bytes.
+// parseNodeTotal reads a line of a node's meminfo, such as "Node 1 MemTotal:       0 kB". The
+// result is in bytes.
 func parseNodeTotal(text string) int64 {
 	for row := range strings.Lines(text) {
 		fields := strings.Fields(row)
@@ -139,7 +141,7 @@ func parseNodeTotal(text string) int64 {
 	return 0
 }
 
-// mostCPUs limits the affinity mask and the IDs that are accepted; the kernel's own limit
+// mostCPUs limits the affinity mask and the CPU IDs that are accepted. The kernel's own limit
 // (CONFIG_NR_CPUS) is 8192 on the largest machines.
 const mostCPUs = 8192
 
@@ -164,8 +166,8 @@ func processors(o machine.Options) facts.CPU {
 	return cpu
 }
 
-// cpuModel reads the entry of one CPU and not all of /proc/cpuinfo, which takes the kernel
-// milliseconds on a machine with hundreds of CPUs.
+// cpuModel reads the entry of one CPU and not all of /proc/cpuinfo. Reading the whole file takes
+// the kernel milliseconds on a machine with hundreds of CPUs.
 func cpuModel(o machine.Options) string {
 	file, err := os.Open(o.At("/proc/cpuinfo"))
 	if err != nil {
@@ -173,12 +175,12 @@ func cpuModel(o machine.Options) string {
 	}
 	defer file.Close()
 	head := make([]byte, 4096)
-	n, _ := io.ReadFull(file, head) // a short file is complete
+	n, _ := io.ReadFull(file, head) // an error means only that the file is short
 	return parseModel(string(head[:n]))
 }
 
-// parseModel returns the first CPU's name. An ARM kernel prints only the numbers of vendor and
-// part, which distinguish machines as well.
+// parseModel returns the first CPU's name. An ARM kernel prints only the numbers of the vendor and
+// the part, which also distinguish machines.
 func parseModel(cpuinfo string) string {
 	field := map[string]string{}
 	for row := range strings.Lines(cpuinfo) {
@@ -188,7 +190,7 @@ func parseModel(cpuinfo string) string {
 		}
 		field[key] = strings.TrimSpace(value)
 	}
-	if model := cmp.Or(field["model name"], field["cpu"]); model != "" { // "cpu" is POWER's
+	if model := cmp.Or(field["model name"], field["cpu"]); model != "" { // POWER has "cpu"
 		return model
 	}
 	if field["CPU implementer"] == "" {
@@ -197,8 +199,8 @@ func parseModel(cpuinfo string) string {
 	return fmt.Sprintf("implementer %s part %s", field["CPU implementer"], field["CPU part"])
 }
 
-// sockets counts the packages of the online CPUs, with one file per package; 0 if the kernel does
-// not report them.
+// sockets counts the packages of the online CPUs, by reading one file per package. It returns 0 if
+// the kernel does not report packages.
 func sockets(o machine.Options, online []int) int {
 	count := 0
 	counted := map[int]bool{}
@@ -207,7 +209,7 @@ func sockets(o machine.Options, online []int) int {
 			continue
 		}
 		topology := o.At(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology", id))
-		siblings := parseList(cmp.Or(machine.Line(topology+"/package_cpus_list"), machine.Line(topology+"/core_siblings_list"))) // the second name was used before 5.3
+		siblings := parseList(cmp.Or(machine.Line(topology+"/package_cpus_list"), machine.Line(topology+"/core_siblings_list"))) // Linux before 5.3 uses the second name
 		if len(siblings) == 0 {
 			return 0
 		}
@@ -219,7 +221,8 @@ func sockets(o machine.Options, online []int) int {
 	return count
 }
 
-// parseList parses the kernel's CPU lists, "0-3,8,10-11"; nil for empty or invalid text.
+// parseList parses one of the kernel's CPU lists, "0-3,8,10-11". It returns nil for empty or
+// invalid text.
 func parseList(text string) []int {
 	var ids []int
 	for part := range strings.SplitSeq(text, ",") {

@@ -13,17 +13,18 @@ import (
 )
 
 var (
-	// Before 2.34 the loader's real file name contains its release.
+	// glibcFile matches the loader's real file name before 2.34, which contains the release.
 	glibcFile = lazyregexp.New(`^ld-(2\.\d+(?:\.\d+)?)\.so$`)
-	// Output of ld.so --version since 2.33 (glibc, elf/dl-usage.c).
+	// glibcBanner matches the output of ld.so --version since 2.33 (glibc, elf/dl-usage.c).
 	glibcBanner = lazyregexp.New(` release version (2\.\d+(?:\.\d+)?)`)
-	// musl stores its version as a separate string (src/internal/version.c).
+	// muslVersion matches the version in musl's loader, which is a separate string
+	// (src/internal/version.c).
 	muslVersion = lazyregexp.New(`\x00(1\.\d+\.\d+)(?:-git-[^\x00]*)?\x00`)
 )
 
-// libc returns the C library of this machine's programs, without starting one: /bin/sh names its
-// loader, and the loader contains the version. It returns "" if /bin/sh is static or the loader
-// contains no version.
+// libc returns the C library of this machine's programs, without starting a program. /bin/sh names
+// its loader, and the loader contains the version. libc returns "" if /bin/sh is static or the
+// loader contains no version.
 func libc(o machine.Options) string {
 	loader := machine.LoaderOf(o.At("/bin/sh"))
 	if loader == "" {
@@ -51,8 +52,8 @@ func parseLoader(name string, constants []byte) string {
 	return ""
 }
 
-// readOnlyData returns the section of constants, at most 1 MiB of it; loaders have about 25 to 150
-// KiB.
+// readOnlyData returns the section of constants, but no more than 1 MiB of it. In loaders this
+// section has about 25 to 150 KiB.
 func readOnlyData(path string) []byte {
 	library, err := elf.Open(path)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"preflight/probe/startlimit"
 )
 
-// CollectLimits reads the limits with which this process was started. They are those of the ssh
-// session, and so of the ranks that pdsh will start.
+// CollectLimits reads the limits with which this process was started. They are the limits of the
+// ssh session. The ranks that pdsh will start get the same limits.
 func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) {
 	if startlimit.NoFile == nil {
 		return nil, errors.New("cannot read the limit on open files")
@@ -54,8 +54,9 @@ func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) 
 	return l, nil
 }
 
-// locksFreely reports whether this process may lock memory, or let an adapter pin it, beyond its
-// limit. That needs the capability in the initial user namespace, where user IDs are not mapped.
+// locksFreely reports whether this process may lock memory, or let an adapter pin memory, beyond
+// its limit. That needs the capability in the initial user namespace, in which user IDs are not
+// mapped.
 //
 // Source: Linux 6.1, drivers/infiniband/core/umem.c, ib_umem_get, and mm/mlock.c, can_do_mlock,
 // which ask capable(CAP_IPC_LOCK).
@@ -70,14 +71,14 @@ func locksFreely(o machine.Options) *bool {
 		return nil
 	}
 	freely := effective&(1<<unix.CAP_IPC_LOCK) != 0
-	if users, err := os.ReadFile(o.At("/proc/self/uid_map")); err == nil && freely { // a kernel without user namespaces has no such file
+	if users, err := os.ReadFile(o.At("/proc/self/uid_map")); err == nil && freely { // this file does not exist if the kernel has no user namespaces
 		freely = slices.Equal(strings.Fields(string(users)), []string{"0", "0", "4294967295"})
 	}
 	return &freely
 }
 
-// limit converts the kernel's numbers: RLIM_INFINITY, and everything that does not fit into an
-// int64, is -1.
+// limit converts the kernel's numbers. RLIM_INFINITY, and every number that does not fit into an
+// int64, becomes -1.
 func limit(soft, hard uint64) facts.Limit {
 	signed := func(n uint64) int64 {
 		if n > math.MaxInt64 {
@@ -88,8 +89,8 @@ func limit(soft, hard uint64) facts.Limit {
 	return facts.Limit{Soft: signed(soft), Hard: signed(hard)}
 }
 
-// CollectMemory reads the machine's memory and what the cgroup leaves of it, in bytes. A
-// /proc/meminfo without MemAvailable is an error.
+// CollectMemory reads the machine's memory and the part of it that the cgroup allows, in bytes. A
+// /proc/meminfo without MemAvailable causes an error.
 func CollectMemory(_ context.Context, o machine.Options) (*facts.Memory, error) {
 	info, err := meminfo(o)
 	if err != nil {
@@ -118,8 +119,8 @@ func CollectMemory(_ context.Context, o machine.Options) (*facts.Memory, error) 
 	return m, nil
 }
 
-// meminfo reads /proc/meminfo, and refuses one without the fields that every kernel since 3.14 has:
-// zero available bytes would cause a finding.
+// meminfo reads /proc/meminfo. It returns an error if a field is missing that every kernel since
+// 3.14 has. Otherwise a missing field would read as zero available bytes and cause a finding.
 func meminfo(o machine.Options) (procfs.Meminfo, error) {
 	proc, err := procfs.NewFS(o.At("/proc"))
 	if err != nil {
@@ -135,8 +136,8 @@ func meminfo(o machine.Options) (procfs.Meminfo, error) {
 	return info, nil
 }
 
-// hugePages returns the memory in bytes reserved for huge pages: of all sizes if the kernel reports
-// them (since 4.16), otherwise of the default size.
+// hugePages returns how many bytes of memory are reserved for huge pages. It counts huge pages of
+// all sizes if the kernel reports them (since 4.16), otherwise those of the default size.
 func hugePages(info procfs.Meminfo) int64 {
 	if info.HugetlbBytes != nil {
 		return int64(*info.HugetlbBytes)
@@ -147,8 +148,8 @@ func hugePages(info procfs.Meminfo) int64 {
 	return int64(*info.HugePagesTotal) * bytesOf(info.HugepagesizeBytes)
 }
 
-// bytesOf returns a line of /proc/meminfo, 0 for a missing one (no swap, no huge pages in the
-// kernel).
+// bytesOf returns the value of a line in /proc/meminfo, or 0 if the line is missing. Lines are
+// missing if there is no swap, or if the kernel has no huge pages.
 func bytesOf(field *uint64) int64 {
 	if field == nil {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// These need Linux's system calls.
+// These collectors need Linux's system calls.
 var (
 	CollectHost   = machine.Elsewhere[facts.Host]
 	CollectLimits = machine.Elsewhere[facts.Limits]

@@ -21,27 +21,27 @@ import (
 )
 
 const (
-	mostEntries  = 1 << 14         // directory entries that are read
-	mostSegments = 256             // segments that are listed, the largest
-	scanLimit    = 1 * time.Second // for asking all processes; part of SHMLimit
+	mostEntries  = 1 << 14         // maximum number of directory entries to read
+	mostSegments = 256             // maximum number of segments to list; the largest are listed
+	scanLimit    = 1 * time.Second // for reading all processes; this time is part of SHMLimit
 )
 
-// shmFile is a segment, with what determines who may use it.
+// shmFile is a segment, with the properties that determine who may use it.
 type shmFile struct {
 	facts.Segment
 	inode   uint64
 	uid     uint32
-	private bool // only its owner and root may open it
+	private bool // only the file's owner and root may open it
 }
 
 // visibility says which of the machine's processes a scan could see.
 type visibility struct {
 	all     bool
-	ownUser bool // at least those of our own user
+	ownUser bool // the scan saw at least the processes of preflight's own user
 }
 
-// segments lists the regular files directly in the directory, largest first, and determines which
-// of them a process still uses.
+// segments lists the regular files directly in the directory, largest first. For each file it
+// determines whether a process still uses it.
 func segments(ctx context.Context, o machine.Options, dir string) ([]facts.Segment, error) {
 	files, device, err := largest(o, dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func segments(ctx context.Context, o machine.Options, dir string) ([]facts.Segme
 	}
 	listed := make([]facts.Segment, 0, len(files))
 	if len(files) == 0 {
-		return listed, nil // no process needs to be asked
+		return listed, nil // no process needs to be read
 	}
 	unused := map[uint64]bool{}
 	for _, f := range files {
@@ -72,8 +72,8 @@ func segments(ctx context.Context, o machine.Options, dir string) ([]facts.Segme
 	return listed, nil
 }
 
-// largest returns the largest regular files of the directory, without their owners' names, and the
-// device that they are on.
+// largest returns the largest regular files of the directory, without their owners' names. It also
+// returns the device of the directory's file system.
 func largest(o machine.Options, dir string) (all []shmFile, device uint64, err error) {
 	entries, err := machine.ReadDir(dir, mostEntries)
 	if err != nil {
@@ -82,7 +82,7 @@ func largest(o machine.Options, dir string) (all []shmFile, device uint64, err e
 	for _, entry := range entries {
 		var s unix.Stat_t
 		if !entry.Type().IsRegular() || unix.Lstat(filepath.Join(dir, entry.Name()), &s) != nil {
-			continue // not a segment, or removed since the listing
+			continue // not a segment, or removed after the directory was listed
 		}
 		device = s.Dev
 		all = append(all, shmFile{
@@ -102,8 +102,9 @@ func largest(o machine.Options, dir string) (all []shmFile, device uint64, err e
 	return all[:min(len(all), mostSegments)], device, nil
 }
 
-// findUsers checks which of the files every process has open or mapped, and removes those from
-// unused. The remaining ones are unused as far as the returned visibility goes.
+// findUsers checks which of the files each process has open or mapped, and removes these files from
+// unused. The files that remain in unused are not used by any process that the returned visibility
+// covers.
 func findUsers(ctx context.Context, o machine.Options, device uint64, unused map[uint64]bool) visibility {
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
@@ -119,7 +120,7 @@ func findUsers(ctx context.Context, o machine.Options, device uint64, unused map
 		for _, look := range []func(string, uint64, map[uint64]bool) error{removeOpen, removeMapped} {
 			err := look(process, device, unused)
 			if !errors.Is(err, fs.ErrPermission) || !mapsShared(process) {
-				continue // done, or ended in the meantime, or cannot be a user
+				continue // the process is done, has ended, or cannot use the files
 			}
 			seen.all = false
 			var s unix.Stat_t
@@ -131,9 +132,10 @@ func findUsers(ctx context.Context, o machine.Options, device uint64, unused map
 	return seen
 }
 
-// processesListed returns whose processes our /proc lists. It lacks other users' if it is mounted
-// with hidepid. It lacks even our own in a container with its own PID namespace and the host's
-// shared memory (docker run --ipc=host).
+// processesListed returns whose processes /proc lists here. If /proc is mounted with hidepid, it
+// lacks the processes of other users. It may even lack processes of preflight's own user. That
+// happens in a container with a separate PID namespace and the host's shared memory (docker run
+// --ipc=host).
 func processesListed(o machine.Options) visibility {
 	ipc, _ := os.Readlink(o.At("/proc/self/ns/ipc"))
 	pid, _ := os.Readlink(o.At("/proc/self/ns/pid"))
@@ -152,16 +154,16 @@ func processesListed(o machine.Options) visibility {
 	return visibility{all: hide == "0" || hide == "off" || os.Geteuid() == 0, ownUser: true}
 }
 
-// mapsShared reports whether a process whose files we may not read could have any shared memory
-// mapped. Some processes never allow it, such as an sshd that forbids tracing in a container
-// without CAP_SYS_PTRACE, but all show their size.
+// mapsShared reports whether a process could have any shared memory mapped. It is for processes
+// whose files preflight may not read. Some processes never allow that, such as an sshd that forbids
+// tracing in a container without CAP_SYS_PTRACE, but every process shows its size.
 func mapsShared(process string) bool {
 	text, err := os.ReadFile(filepath.Join(process, "status"))
 	return err == nil && parseMapsShared(string(text))
 }
 
-// parseMapsShared reads RssShmem of /proc/PID/status, which exists since Linux 4.5. A process
-// without memory, a kernel thread, has neither line.
+// parseMapsShared reads RssShmem of /proc/PID/status, which exists since Linux 4.5. A kernel thread
+// has no memory and no such line.
 func parseMapsShared(status string) bool {
 	if shared, known := machine.After(status, "RssShmem:"); known {
 		return machine.FirstWord(shared) != "0"
@@ -170,8 +172,8 @@ func parseMapsShared(status string) bool {
 	return hasMemory
 }
 
-// removeOpen removes the files that the process has open from unused. It examines only files in a
-// directory called shm, because examining any other file could hang on a dead mount.
+// removeOpen removes the files that the process has open from unused. It reads only files in a
+// directory called shm, because reading any other file could hang on a dead mount.
 func removeOpen(process string, device uint64, unused map[uint64]bool) error {
 	dir := filepath.Join(process, "fd")
 	descriptors, err := os.ReadDir(dir)

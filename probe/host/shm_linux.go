@@ -24,14 +24,14 @@ import (
 
 const shmPath = "/dev/shm"
 
-// CollectSHM reads /dev/shm, whether a file can be created there, and System V's settings. A
-// missing /dev/shm is a fact.
+// CollectSHM reads the state of /dev/shm, tries to create a file in it, and reads System V's
+// settings. If /dev/shm is missing, that is a fact and not an error.
 func CollectSHM(ctx context.Context, o machine.Options) (*facts.SHM, error) {
 	seen := &facts.SHM{RemoveIPC: removeIPC(o)}
 	if err := systemV(o, seen); err != nil {
 		return nil, err
 	}
-	// /dev/shm was a link to /run/shm for years, so it is resolved first.
+	// For years /dev/shm was a link to /run/shm, so this resolves links first.
 	dir, err := filepath.EvalSymlinks(o.At(shmPath))
 	if errors.Is(err, fs.ErrNotExist) {
 		return seen, nil
@@ -65,8 +65,8 @@ func CollectSHM(ctx context.Context, o machine.Options) (*facts.SHM, error) {
 	return seen, err
 }
 
-// shmSizes reads how much fits. A tmpfs without a size counts no blocks and is limited only by
-// memory, so memory is its size.
+// shmSizes reads how much fits into /dev/shm. A tmpfs without a size counts no blocks. Only memory
+// limits it, so its size is the machine's memory.
 func shmSizes(o machine.Options, dir string, seen *facts.SHM) error {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -83,8 +83,8 @@ func shmSizes(o machine.Options, dir string, seen *facts.SHM) error {
 	return nil
 }
 
-// systemV reads kernel.shmmax, shmall and shmmni. By default the first two are close to the largest
-// 64-bit number.
+// systemV reads kernel.shmmax, shmall and shmmni. The default values of the first two are close to
+// the largest 64-bit number.
 func systemV(o machine.Options, seen *facts.SHM) error {
 	for name, into := range map[string]*uint64{"shmmax": &seen.ShmMax, "shmall": &seen.ShmAll, "shmmni": &seen.ShmMni} {
 		n, err := strconv.ParseUint(machine.Line(o.At("/proc/sys/kernel/"+name)), 10, 64)
@@ -96,8 +96,8 @@ func systemV(o machine.Options, seen *facts.SHM) error {
 	return nil
 }
 
-// optionsOf joins the options of the mount and of the file system, sorted, without the size, which
-// is a fact of its own.
+// optionsOf joins the options of the mount and of the file system, sorted. It leaves out the size,
+// which is a separate fact.
 func optionsOf(m *procfs.MountInfo) string {
 	var words []string
 	for _, options := range []map[string]string{m.Options, m.SuperOptions} {
@@ -115,9 +115,10 @@ func optionsOf(m *procfs.MountInfo) string {
 	return strings.Join(slices.Compact(words), ",")
 }
 
-// tryToWrite creates a file, reserves one page of it as NCCL reserves its segments, and closes it.
-// The file has no name, so nothing can stay behind even if we crash. Only on a file system that
-// does not support that, the file gets a name, which is removed before the file is filled.
+// tryToWrite creates a file, reserves one page in it as NCCL reserves its segments, and closes it.
+// The file has no name, so nothing can stay behind even if preflight crashes. On a file system that
+// does not support nameless files, the file gets a name. The name is removed before the file is
+// filled.
 func tryToWrite(dir string) error {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
@@ -150,11 +151,11 @@ func inWords(what string, err error) error {
 	return fmt.Errorf("cannot %s in %s: %w", what, shmPath, err)
 }
 
-// removeIPC returns whether systemd-logind removes a user's shared memory at the end of the last
-// login: "yes", "no", or "" without logind.
+// removeIPC returns whether systemd-logind removes a user's shared memory when the user's last
+// login ends. The values are "yes", "no", or "" if the machine has no logind.
 func removeIPC(o machine.Options) string {
 	installed := machine.Exists(o.At("/usr/lib/systemd/systemd-logind")) || machine.Exists(o.At("/lib/systemd/systemd-logind"))
-	if !installed || !machine.Exists(o.At("/run/systemd/system")) { // the latter is sd_booted(3)
+	if !installed || !machine.Exists(o.At("/run/systemd/system")) { // the second path is the test of sd_booted(3)
 		return ""
 	}
 	setting, builtIn := "", ""
@@ -170,8 +171,8 @@ func removeIPC(o machine.Options) string {
 }
 
 // logindFiles returns the configuration files in the order in which logind reads them: the main
-// file, then the drop-ins by name. Of drop-ins with the same name, the one in the first directory
-// counts (logind.conf(5)).
+// file, and then the drop-ins by name. If several drop-ins have the same name, the one in the first
+// directory counts (logind.conf(5)).
 func logindFiles(o machine.Options) []string {
 	var files []string
 	for _, dir := range []string{"/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd"} {
@@ -195,8 +196,8 @@ func logindFiles(o machine.Options) []string {
 	return files
 }
 
-// parseRemoveIPC returns what a file sets, and the compiled-in default from the comment in the
-// shipped file: Red Hat's is "no".
+// parseRemoveIPC returns the value that a file sets. It also returns the compiled-in default from
+// the comment in the shipped file, which is "no" in Red Hat's file.
 func parseRemoveIPC(text string) (set, commented string) {
 	for row := range strings.Lines(text) {
 		row = strings.TrimSpace(row)
@@ -208,7 +209,7 @@ func parseRemoveIPC(text string) (set, commented string) {
 		if strings.TrimSpace(key) != "RemoveIPC" {
 			continue
 		}
-		switch strings.ToLower(strings.TrimSpace(value)) { // systemd's parse_boolean
+		switch strings.ToLower(strings.TrimSpace(value)) { // as in systemd's parse_boolean
 		case "yes", "y", "true", "t", "on", "1":
 			*into = "yes"
 		case "no", "n", "false", "f", "off", "0":

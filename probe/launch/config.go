@@ -19,8 +19,8 @@ import (
 // configSize is the largest configuration whose text is reported, in bytes.
 const configSize = 256 << 10
 
-// configText returns a DeepSpeed configuration unchanged; "" if it is too large to be one, or not
-// text.
+// configText returns the unchanged text of a DeepSpeed configuration. It returns "" if the file is
+// too large to be a configuration, or is not text.
 func configText(path string) string {
 	text, err := readOrdinary(path, configSize+1)
 	if err != nil || len(text) > configSize || !utf8.Valid(text) {
@@ -30,7 +30,7 @@ func configText(path string) string {
 }
 
 // readConfigs replaces every configuration by its JSON, without possible secrets. The launch's own
-// interpreter reads those that are not JSON.
+// interpreter reads the configurations that are not JSON.
 func readConfigs(ctx context.Context, o machine.Options, files []facts.File) {
 	for i := range files {
 		file := &files[i]
@@ -41,8 +41,8 @@ func readConfigs(ctx context.Context, o machine.Options, files []facts.File) {
 	}
 }
 
-// askHjson reads a file as DeepSpeed does. Its answer is the last line that it prints, because
-// sitecustomize may print too.
+// askHjson reads a file in the same way as DeepSpeed. Its answer is the last line that it prints,
+// because sitecustomize may also print lines.
 //
 // Source: deepspeed/runtime/config.py, DeepSpeedConfig.__init__; config_utils.py,
 // dict_raise_error_on_duplicate_keys.
@@ -66,7 +66,7 @@ except ImportError as error:
 print("\n" + json.dumps(answer))
 `
 
-// readHjson makes the launch's interpreter read a file, and returns it as JSON.
+// readHjson makes the launch's interpreter read a file, and returns the content as JSON.
 func readHjson(ctx context.Context, o machine.Options, path string) (text string, hjson *facts.Hjson) {
 	python := cmp.Or(o.Interpreter, "python3")
 	stdout, stderr, err := hostsys.Child{Path: python, Args: []string{"-B", "-c", askHjson, path}, Limit: readLimit}.Run(ctx)
@@ -81,9 +81,9 @@ func readHjson(ctx context.Context, o machine.Options, path string) (text string
 	return answer.Text, &facts.Hjson{Refused: secret.Hide(answer.Refused), Unknown: answer.Unknown}
 }
 
-// maskConfig replaces values below a key that suggests a secret, and secrets inside strings, by "…"
-// in a JSON text. Everything else stays unchanged, because checks look for duplicate keys in the
-// text.
+// maskConfig replaces possible secrets in a JSON text by "…". These are the values below a key that
+// suggests a secret, and secrets inside strings. Everything else stays unchanged, because checks
+// search the text for duplicate keys.
 func maskConfig(text string) string {
 	m := &configMasker{text: text, decoder: json.NewDecoder(strings.NewReader(text))}
 	m.decoder.UseNumber()
@@ -91,16 +91,16 @@ func maskConfig(text string) string {
 	return m.out.String() + text[m.at:]
 }
 
-// configMasker copies a text token by token.
+// configMasker copies a JSON text token by token.
 type configMasker struct {
 	text    string
 	decoder *json.Decoder
-	at      int64 // the text is copied up to here
+	at      int64 // the text is copied up to this offset
 	out     strings.Builder
 }
 
-// value copies the next value. A list below a key that suggests a secret is a list of secrets; an
-// object is one only if the key allows nothing else.
+// value copies the next value. A list below a key that suggests a secret is a list of secrets. An
+// object below such a key is a secret only if the key allows nothing else.
 func (m *configMasker) value(isSecret, whole bool) {
 	switch m.next(isSecret || whole) {
 	case json.Delim('{'):
@@ -117,8 +117,8 @@ func (m *configMasker) value(isSecret, whole bool) {
 	}
 }
 
-// next copies the next token. For a secret, including a number, it copies only what comes before
-// it.
+// next copies the next token. If the token is a secret, it copies only the text before the token. A
+// number can be a secret too.
 func (m *configMasker) next(isSecret bool) json.Token {
 	token, _ := m.decoder.Token()
 	copied := m.text[m.at:m.decoder.InputOffset()]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package launch reads what a launch starts with on this machine: the environment, the files that
-// its command line names and those next to them, and the programs that start it. It returns no text
-// other than a configuration's, from the launching machine only, and no variable that is not on its
-// list of names.
+// Package launch reads what a launch on this machine starts with. That is the environment, the
+// files that the launch's command line names, the files next to them, and the programs that start
+// the launch. The package returns no file content except a configuration's, and only on the
+// launching machine. It returns no variable that is not on its list of names.
 package launch
 
 import (
@@ -23,8 +23,8 @@ import (
 	"preflight/probe/machine"
 )
 
-// allowedNames are the variables that may leave the machine: those that change how a launch
-// behaves. allowedPrefixes do the same for groups of variables.
+// allowedNames lists the variables that may leave the machine: those that change how a launch
+// behaves. allowedPrefixes lists the name prefixes of further such variables.
 var (
 	allowedNames = []string{
 		"AISC_JOB_NAME", "CC", "CONDA_DEFAULT_ENV", "CONDA_PREFIX",
@@ -46,7 +46,7 @@ var (
 		"ACCELERATE_", "DEEPSPEED_", "DS_", "FI_", "GLOO_", "HYDRA_", "I_MPI_", "MV2_", "NCCL_", "OMPI_MCA_",
 		"PDSH_", "PET_", "PYTHON", "TORCHELASTIC_", "TORCH_NCCL_", "TP_", "UCX_",
 	}
-	// exportedPrefixes are the prefixes of variables that DeepSpeed exports to every node
+	// exportedPrefixes lists the name prefixes of variables that DeepSpeed exports to every node
 	// (deepspeed/launcher/runner.py, EXPORT_ENVS, and accelerator/cuda_accelerator.py).
 	exportedPrefixes = []string{"MLFLOW", "MV2", "NCCL", "PYTHON", "UCX"}
 )
@@ -57,12 +57,12 @@ func allowed(name string) bool {
 	return !secret.Named(name) && (slices.Contains(allowedNames, name) || hasAnyPrefix(name, allowedPrefixes))
 }
 
-// hasAnyPrefix reports whether a name has one of the prefixes.
+// hasAnyPrefix reports whether a name begins with one of the prefixes.
 func hasAnyPrefix(name string, families []string) bool {
 	return slices.ContainsFunc(families, func(family string) bool { return strings.HasPrefix(name, family) })
 }
 
-// CollectEnv reads the environment of this session and what NCCL would add to it.
+// CollectEnv reads the environment of this session and the settings that NCCL would add to it.
 func CollectEnv(ctx context.Context, o machine.Options) (*facts.Env, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -73,9 +73,9 @@ func CollectEnv(ctx context.Context, o machine.Options) (*facts.Env, error) {
 	return env, nil
 }
 
-// readEnv sorts environ (NAME=VALUE) and adds NCCL's configuration files with lower precedence. A
-// relative NCCL_CONF_FILE starts at workDir, where the ranks will run. at converts a path of the
-// machine into one that we can open.
+// readEnv sorts environ (NAME=VALUE) and adds the settings of NCCL's configuration files, which
+// have lower precedence. A relative NCCL_CONF_FILE starts at workDir, where the ranks will run. at
+// converts a path of the machine into a path that preflight can open.
 func readEnv(environ []string, at func(string) string, home, workDir string) *facts.Env {
 	env := &facts.Env{Vars: []facts.Setting{}, NCCL: []facts.Setting{}, Files: []facts.ConfFile{}}
 	set := map[string]bool{}
@@ -102,8 +102,8 @@ func readEnv(environ []string, at func(string) string, home, workDir string) *fa
 		}
 	}
 
-	// NCCL src/misc/param.cc (2.23 and later): a file named in the environment replaces the one in
-	// the home directory, and no file overrides what is set.
+	// NCCL src/misc/param.cc (2.23 and later): a file that the environment names replaces the file
+	// in the home directory. No file overrides a variable that is set.
 	switch {
 	case !named:
 		confFile = filepath.Join(home, ".nccl.conf")
@@ -133,7 +133,7 @@ func readEnv(environ []string, at func(string) string, home, workDir string) *fa
 	return env
 }
 
-// readNCCLConf reads one configuration file; it returns nil if there is none.
+// readNCCLConf reads one configuration file. It returns nil if the file does not exist.
 func readNCCLConf(real, path string) (*facts.ConfFile, []facts.Setting) {
 	f, err := os.Open(real)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,18 +151,18 @@ func readNCCLConf(real, path string) (*facts.ConfFile, []facts.Setting) {
 	return file, settings
 }
 
-// ncclValueLimit is the length to which NCCL truncates a name or a value in its configuration
+// ncclValueLimit is the length to which NCCL truncates each name and value in its configuration
 // files.
 const ncclValueLimit = 1023
 
-// parseNCCLConf parses NAME=VALUE lines as NCCL's setEnvFile does: '#' only in the first column,
-// nothing trimmed or unquoted, lines without '=' ignored. A name that is set twice appears once,
-// with its first value, since NCCL never overwrites.
+// parseNCCLConf parses NAME=VALUE lines as NCCL's setEnvFile does. A '#' starts a comment only in
+// the first column. Nothing is trimmed or unquoted, and lines without '=' are ignored. If a name is
+// set twice, the result has it once with its first value, because NCCL never overwrites a value.
 func parseNCCLConf(r io.Reader, source string) ([]facts.Setting, error) {
 	var settings []facts.Setting
 	seen := map[string]bool{}
 	lines := bufio.NewScanner(io.LimitReader(r, 1<<20))
-	for lines.Scan() { // drops a trailing CR, as recent NCCL does
+	for lines.Scan() { // Scan drops a trailing CR, as recent NCCL does
 		name, value, found := strings.Cut(lines.Text(), "=")
 		if !found || name == "" || name[0] == '#' {
 			continue

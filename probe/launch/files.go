@@ -27,22 +27,23 @@ import (
 )
 
 const (
-	// FilesLimit is the time limit of the section.
+	// FilesLimit is the time limit of the files section.
 	FilesLimit = 4 * time.Second
 	// readLimit is the time limit for reading each named file. A file that was not read in time has
-	// no digest, and says so.
+	// a problem and no digest.
 	readLimit = 2 * time.Second
-	// readTogether is how many of them are read at the same time. A file on a dead mount blocks its
-	// place until the end, so there are more places than a command is likely to have such paths.
+	// readTogether is how many named files are read at the same time. A file on a dead mount blocks
+	// its slot until the end. So there are more slots than a command is likely to have such paths.
 	readTogether = 16
-	// digestSize is the largest file that is read: scripts and configurations are far smaller, and
-	// a checkpoint named in an argument is far larger.
+	// digestSize is the largest file that is read, in bytes. Scripts and configurations are far
+	// smaller. A checkpoint that an argument names is far larger.
 	digestSize = 64 << 20
 )
 
 // CollectFiles reads what the launch opens by path: the working directory and the files that its
-// command names. Since a script imports its neighbours, it also reads the sources and the
-// repository around the script. It also examines the program that the launcher starts here.
+// command names. A script imports the files next to it, so CollectFiles also reads the sources and
+// the repository around the script. In addition it examines the program that the launcher starts on
+// this node.
 func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) {
 	files := &facts.Files{WorkDir: workDir(o), Files: []facts.File{}}
 	var all sync.WaitGroup
@@ -74,8 +75,8 @@ func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) 
 	return files, ctx.Err()
 }
 
-// findDaemon searches PATH of this session, which is non-interactive like the launcher's. It
-// returns nil if a directory of PATH does not answer.
+// findDaemon searches the PATH of this session, which is non-interactive like the launcher's
+// session. It returns nil if a directory in PATH does not answer.
 func findDaemon(ctx context.Context, asked string) *facts.Daemon {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -89,8 +90,8 @@ func findDaemon(ctx context.Context, asked string) *facts.Daemon {
 	return daemon
 }
 
-// daemonRefused returns the loader's error about a daemon's libraries. A daemon under another
-// prefix is started with that prefix's libraries.
+// daemonRefused returns the loader's error about a daemon's libraries. If the daemon is installed
+// under another prefix, the launcher starts it with the libraries of that prefix.
 //
 // Source: Open MPI 4.1, orte/mca/plm/rsh/plm_rsh_module.c, setup_launch, opal_prefix.
 func daemonRefused(ctx context.Context, asked, path string) string {
@@ -104,7 +105,7 @@ func daemonRefused(ctx context.Context, asked, path string) string {
 	return machine.Refused(ctx, machine.Linked{Program: path, Object: path, Env: env})
 }
 
-// workDir checks what the launcher's cd needs: a directory that we may search.
+// workDir checks what the launcher's cd needs: a directory that this user may search.
 func workDir(o machine.Options) facts.WorkDir {
 	dir := facts.WorkDir{Path: o.WorkDir}
 	if o.WorkDir == "" {
@@ -123,8 +124,8 @@ func workDir(o machine.Options) facts.WorkDir {
 	return dir
 }
 
-// readFiles reads the named files independently: one on a dead mount, which blocks its reader,
-// reports only its own problem.
+// readFiles reads the named files independently. A file on a dead mount blocks its own reader and
+// reports its own problem, but does not affect the other files.
 func readFiles(ctx context.Context, o machine.Options, lookAt func(context.Context, machine.Options, facts.LaunchFile) facts.File) []facts.File {
 	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
 	defer cancel()
@@ -152,7 +153,7 @@ func readFiles(ctx context.Context, o machine.Options, lookAt func(context.Conte
 	return files
 }
 
-// readFile reports what is at a path, and reads it if it is an ordinary file.
+// readFile reports what exists at a path. If it is an ordinary file, readFile reads it.
 func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) facts.File {
 	file := facts.File{LaunchFile: named}
 	path := o.At(named.Path)
@@ -194,8 +195,8 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 	return file
 }
 
-// stat returns what is at a path, nil with the reason if that cannot be read. exists is false only
-// if the file is certainly absent.
+// stat describes what exists at a path. If that cannot be read, info is nil and problem has the
+// reason. exists is false only if the file is certainly absent.
 func stat(path string) (info os.FileInfo, exists bool, problem string) {
 	info, err := os.Stat(path)
 	switch {
@@ -207,8 +208,8 @@ func stat(path string) (info os.FileInfo, exists bool, problem string) {
 	return info, true, ""
 }
 
-// digest returns a file's SHA-256 in hex. If another process is appending to it, it is read only up
-// to digestSize.
+// digest returns a file's SHA-256 in hex. It reads no more than digestSize, because another process
+// may be appending to the file.
 func digest(ctx context.Context, path string) (string, error) {
 	f, err := openOrdinary(path)
 	if err != nil {
@@ -222,8 +223,8 @@ func digest(ctx context.Context, path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// codeDigest returns the digest of a script without comment lines, blank lines and trailing blanks,
-// which Python ignores. A line inside a string that looks like a comment counts as one.
+// codeDigest returns the digest of a script without comment lines, blank lines and trailing space.
+// Python ignores these. A line inside a string that looks like a comment counts as a comment.
 func codeDigest(text []byte) string {
 	sum := sha256.New()
 	for line := range bytes.Lines(text) {
@@ -235,7 +236,8 @@ func codeDigest(text []byte) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// openOrdinary opens a file for reading. Opening a pipe would wait for a writer.
+// openOrdinary opens a regular file for reading. It does not open a pipe, because that would wait
+// for a writer.
 func openOrdinary(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -248,7 +250,7 @@ func openOrdinary(path string) (*os.File, error) {
 	return f, nil
 }
 
-// readOrdinary reads a file up to a limit.
+// readOrdinary reads up to limit bytes of a file.
 func readOrdinary(path string, limit int64) ([]byte, error) {
 	f, err := openOrdinary(path)
 	if err != nil {

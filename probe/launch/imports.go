@@ -17,23 +17,24 @@ import (
 const scriptSize = 1 << 20
 
 var (
-	// importLine matches an import that is not inside a block, which might never run.
+	// importLine matches an import that is not inside a block. An import inside a block might never
+	// run.
 	importLine = lazyregexp.New(`^(?:import[ \t]+(.+)|from[ \t]+([\pL_][\w.]*)[ \t]+import\b.*)`)
 	moduleName = lazyregexp.New(`^[\pL_][\w]*`)
-	// quoted matches a string on one line.
+	// quoted matches a string literal on one line.
 	quoted = lazyregexp.New(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`)
 )
 
-// elsewhere matches code that may change where Python finds later imports, install a package, or
-// end the script before them.
+// elsewhere matches code that affects the imports after it: code that may change where Python finds
+// modules, install a package, or end the script.
 var elsewhere = lazyregexp.New(`\bsys\.(path|modules|meta_path)|from\s+(sys|site|subprocess)\s+import|\b(site|importlib|subprocess|pip|findspark|pyximport|runpy)\.|rootutils|autoroot|\b(exit|exec|__import__)\(|SystemExit|\bos\.(_exit|exec|system|spawn|popen)`)
 
-// imports returns the packages that a script imports at its top level, sorted, and in the script's
-// order those that Python must find in its usual places. The text is scanned and never run; it does
-// not matter what else Python would make of it.
+// imports returns two lists of packages that a script imports at its top level. names has all of
+// them, sorted. needs has those that Python must find in its usual places, in the script's order.
+// imports scans the text and never runs it, so the text does not have to be valid Python.
 func imports(script string, isBeside func(module string) bool) (names, needs []string) {
-	var inText string // the quotes that end a multi-line string, "" outside of one
-	movable := false  // later imports may be found elsewhere
+	var inText string // the quotes that end the current multi-line string, "" outside of strings
+	movable := false  // from here on, imports may be found elsewhere
 	script = strings.ReplaceAll(strings.TrimPrefix(script, "\ufeff"), "\\\n", " ")
 	for line := range strings.Lines(script) {
 		if inText, line = outsideTexts(inText, strings.TrimRight(line, "\r\n")); line == "" {
@@ -61,8 +62,8 @@ func imports(script string, isBeside func(module string) bool) (names, needs []s
 	return names, needs
 }
 
-// isIn returns a function that reports whether a directory has a module, or a directory of its
-// name.
+// isIn returns a function that reports whether a directory contains a module, or a directory with
+// the module's name.
 func isIn(dir string) func(module string) bool {
 	return func(module string) bool {
 		return slices.ContainsFunc([]string{"", ".py", ".pyc", ".so"}, func(suffix string) bool {
@@ -72,8 +73,8 @@ func isIn(dir string) func(module string) bool {
 	}
 }
 
-// outsideTexts returns the part of a line that is neither string nor comment, and the quotes that
-// end a string that is still open.
+// outsideTexts returns the part of a line that is neither string nor comment. It also returns the
+// quotes that would end a string that is still open.
 func outsideTexts(inText, line string) (open, code string) {
 	for {
 		if inText != "" {
@@ -106,16 +107,17 @@ func outsideTexts(inText, line string) (open, code string) {
 	}
 }
 
-// Calls outside comments that create a gloo group whatever accelerators there are: glooGroup next
-// to another group, and glooAlone if no other backend is named. A call that chooses ("nccl" if …
-// else "gloo") does not match.
+// These expressions match calls outside comments that create a gloo group whatever accelerators the
+// machine has. glooGroup matches a call that creates the group next to another group. glooAlone
+// matches one that names no other backend. A call that chooses ("nccl" if … else "gloo") does not
+// match.
 var (
 	glooGroup = lazyregexp.New(`(?m)^[^#\n]*(?:["'](?:\w+:\w+,)*cpu:gloo\b|\bnew_group\([^)#]*\bbackend\s*=\s*["']gloo["']\s*[,)])`)
 	glooAlone = lazyregexp.New(`(?m)^[^#\n]*\binit_process_group\(\s*(?:backend\s*=\s*)?["']gloo["']\s*[,)]`)
 )
 
-// makesGloo reports whether a script asks torch.distributed for a gloo group by name; its imports
-// may do so as well. Nothing of its text is kept.
+// makesGloo reports whether a script asks torch.distributed for a gloo group by name. The script's
+// imports may do so as well. makesGloo keeps nothing of the script's text.
 func makesGloo(text []byte) bool {
 	return glooGroup.Match(text) || glooAlone.Match(text) && !bytes.Contains(text, []byte("nccl"))
 }

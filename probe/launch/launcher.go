@@ -19,9 +19,9 @@ import (
 	"preflight/probe/machine"
 )
 
-// CollectLauncher reads what the launching machine has for starting a launch. Only that machine
-// needs it. All programs are run at the same time, because nothing of the launch starts before the
-// slowest has answered.
+// CollectLauncher reads the programs and files with which the launching machine starts a launch.
+// Only the launching machine needs it. It runs all programs at the same time, because no part of
+// the launch starts before the slowest program has answered.
 func CollectLauncher(ctx context.Context, o machine.Options) (*facts.Launcher, error) {
 	launcher := &facts.Launcher{Backends: map[string]string{}, EnvFiles: envFiles(o)}
 	for _, program := range o.Launchers {
@@ -46,11 +46,11 @@ func CollectLauncher(ctx context.Context, o machine.Options) (*facts.Launcher, e
 	return launcher, cmp.Or(ctx.Err(), short)
 }
 
-// readMPIRun determines which MPI the mpirun belongs to and, if it starts the launch, what it
-// starts on the nodes. ompi_info loads every component of Open MPI for its answer, which takes a
-// quarter of a second.
+// readMPIRun determines to which MPI the mpirun belongs. If mpirun starts the launch, it also
+// determines what mpirun starts on the nodes. ompi_info loads every component of Open MPI for its
+// answer, which takes a quarter of a second.
 func readMPIRun(ctx context.Context, o machine.Options, programs map[string]string) *facts.MPIRun {
-	// The output counts, whatever the exit status is.
+	// The output counts, whatever the exit status of mpirun is.
 	stdout, _, _ := hostsys.Child{Path: programs["mpirun"], Args: []string{"--version"}, Limit: machine.VersionLimit}.Run(ctx)
 	mpirun := parseMPIRun(stdout)
 	if o.ByMPIRun {
@@ -59,9 +59,9 @@ func readMPIRun(ctx context.Context, o machine.Options, programs map[string]stri
 	return mpirun
 }
 
-// launchProgram returns the program at the start of a launch command and the Python that will run
-// it, which is the program itself in `python -m …`. Links are not resolved, like in sys.executable.
-// Both are "" if there is no such program.
+// launchProgram returns the program at the start of a launch command, and the Python that will run
+// the program. For `python -m …` the two are the same. Links are not resolved, as in
+// sys.executable. Both are "" if there is no such program.
 func launchProgram(name string) (path, interpreter string) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -76,15 +76,15 @@ func launchProgram(name string) (path, interpreter string) {
 	return path, scriptInterpreter(path)
 }
 
-// isPython reports whether a program is a Python interpreter, by its name.
+// isPython reports whether a program is a Python interpreter, judging by its name.
 func isPython(path string) bool {
 	name := filepath.Base(path)
 	return strings.HasPrefix(name, "python") || strings.HasPrefix(name, "pypy")
 }
 
-// sshVersion returns "" if ssh prints no version.
+// sshVersion returns the version that ssh prints, or "" if it prints none.
 func sshVersion(ctx context.Context, path string) string {
-	// The output counts, whatever the exit status is.
+	// The output counts, whatever the exit status of ssh is.
 	_, stderr, _ := hostsys.Child{Path: path, Args: []string{"-V"}, Limit: machine.VersionLimit}.Run(ctx)
 	return parseSSHVersion(stderr)
 }
@@ -96,10 +96,10 @@ func parseSSHVersion(banner string) string {
 	return strings.TrimSpace(version)
 }
 
-// mpiruns are the MPIs whose mpirun is recognised by the output of `mpirun --version`. All of these
-// were run except MVAPICH's, whose process manager is MPICH's.
+// mpiruns lists the MPIs whose mpirun is recognised by the output of `mpirun --version`. All of
+// these were tried in practice except MVAPICH, whose process manager is MPICH's.
 var mpiruns = []struct {
-	pattern       *lazyregexp.Regexp // with the version
+	pattern       *lazyregexp.Regexp // matches the output, with the version
 	name, options string
 }{
 	{lazyregexp.New(`^\S+ \((?:Open MPI|OpenRTE)\) (\S+)`), "Open MPI", facts.OptionsOpenMPI},
@@ -118,9 +118,9 @@ func parseMPIRun(output string) *facts.MPIRun {
 	return &facts.MPIRun{Version: first}
 }
 
-// mpiDaemon returns what an mpirun starts on the nodes. Open MPI starts orted from PATH there, or
-// from its own directories if it was built that way. Hydra starts its proxy from the directory in
-// which mpirun was found. For others it is unknown.
+// mpiDaemon returns what an mpirun starts on the nodes. Open MPI starts orted from the node's PATH,
+// or from Open MPI's own directories if it was built that way. Hydra starts its proxy from the
+// directory in which mpirun was found. For other MPIs it is unknown.
 //
 // Source: open-mpi/ompi 4.1, orte/tools/orterun/orterun.c, want_prefix_by_default; pmodels/mpich
 // 4.0, src/pm/hydra/pm/pmiserv/pmiserv_utils.c, base_path.
@@ -131,12 +131,12 @@ func mpiDaemon(ctx context.Context, version string, programs map[string]string) 
 	case !startsOrted.MatchString(version):
 		return ""
 	}
-	// An empty answer contains no prefix.
+	// If ompi_info fails, its answer is empty and contains no prefix.
 	built, _, _ := hostsys.Child{Path: programs["ompi_info"], Args: []string{"--parsable", "--path", "prefix", "--config"}, Limit: machine.VersionLimit}.Run(ctx)
 	return parseDaemon(built)
 }
 
-// startsOrted matches Open MPI before 5; later releases start PRRTE's prted.
+// startsOrted matches releases of Open MPI before 5. Releases from 5 on start PRRTE's prted.
 var startsOrted = lazyregexp.New(`^Open MPI [1-4]\.`)
 
 func parseDaemon(ompiInfo string) string {
@@ -159,8 +159,8 @@ func parseDaemon(ompiInfo string) string {
 	return ""
 }
 
-// scriptInterpreter returns the Python that a launcher script will run, "" if the file does not
-// name one: a pyenv shim, a conda wrapper or a binary.
+// scriptInterpreter returns the Python that a launcher script will run. It returns "" if the file
+// does not name one, as in a pyenv shim, a conda wrapper or a binary.
 func scriptInterpreter(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -178,9 +178,10 @@ func scriptInterpreter(path string) string {
 	return found
 }
 
-// parseShebang reads the first lines of a script. Besides the plain form it handles `#!/usr/bin/env
-// python3`, for which it returns a bare name. It also handles what pip writes if a path is too long
-// for the kernel or contains a blank (distlib, scripts.py): a shell script that re-executes itself,
+// parseShebang reads the first lines of a script. It handles the plain form, and `#!/usr/bin/env
+// python3`, for which it returns a name without a directory. It also handles what pip writes if a
+// path is too long for the kernel or contains a blank (distlib, scripts.py). That is a shell script
+// that re-executes itself:
 //
 //	#!/bin/sh
 //	'''exec' "/long path/python" "$0" "$@"
@@ -215,8 +216,8 @@ func parseShebang(script *bufio.Reader) string {
 	return program
 }
 
-// firstShellWord returns the first word of a command, which pip puts in double quotes, uv in single
-// ones and conda in either or none.
+// firstShellWord returns the first word of a command. pip puts the word in double quotes, and uv in
+// single quotes. conda uses either kind of quotes or none.
 func firstShellWord(command string) string {
 	if command == "" {
 		return ""
@@ -229,13 +230,13 @@ func firstShellWord(command string) string {
 	return word
 }
 
-// envFiles reads the .deepspeed_env files that DeepSpeed would apply, in its order
-// (deepspeed/launcher/runner.py, 0.10.1 and later): the home directory's, then the working
-// directory's. DS_ENV_FILE sets another name. An absolute name is a single file, and "~" in it is
-// not expanded.
+// envFiles reads the .deepspeed_env files that DeepSpeed would apply, in DeepSpeed's order
+// (deepspeed/launcher/runner.py, 0.10.1 and later). The file in the home directory comes first,
+// then the file in the working directory. DS_ENV_FILE sets another name. An absolute name is a
+// single file, and "~" in it is not expanded.
 func envFiles(o machine.Options) []facts.EnvFile {
 	name, named := os.LookupEnv("DS_ENV_FILE")
-	if !named { // an empty value counts as a name, of no file
+	if !named { // an empty value counts as a name, but names no file
 		name = ".deepspeed_env"
 	}
 	var paths []string
@@ -253,7 +254,7 @@ func envFiles(o machine.Options) []facts.EnvFile {
 	for _, path := range paths {
 		info, err := os.Stat(o.At(path))
 		if err != nil || !info.Mode().IsRegular() {
-			continue // silently, as DeepSpeed does
+			continue // without a message, as in DeepSpeed
 		}
 		text, err := os.ReadFile(o.At(path))
 		file := facts.EnvFile{Path: path, Lines: maskLines(string(text))}
@@ -265,8 +266,8 @@ func envFiles(o machine.Options) []facts.EnvFile {
 	return files
 }
 
-// maskValue hides a possible secret, except for the characters on which pdsh or a shell would act:
-// "…$…" for "pass$word".
+// maskValue hides a possible secret. It keeps only the characters on which pdsh or a shell would
+// act: "pass$word" becomes "…$…".
 func maskValue(value string) string {
 	var text strings.Builder
 	hidden := false
@@ -284,9 +285,9 @@ func maskValue(value string) string {
 	return text.String()
 }
 
-// maskLines keeps every line, since each one matters to DeepSpeed, but no possible secret: it hides
-// the values of names that are not on the allow-list, comments, and lines that are no assignment. A
-// carriage return ends a line too, as it does for Python.
+// maskLines keeps every line, because each line has an effect in DeepSpeed, but no possible secret.
+// It hides the values of names that are not on the allow-list, comments, and lines that are not
+// assignments. A carriage return also ends a line, as in Python.
 func maskLines(text string) []string {
 	lines := []string{}
 	for line := range strings.Lines(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)) {
@@ -298,7 +299,7 @@ func maskLines(text string) []string {
 		case isAssignment && !strings.HasPrefix(line, "#"):
 			line = name + "=" + maskValue(line[len(name)+1:])
 		case isAssignment:
-			line = "#…=…" // DeepSpeed treats it as an assignment
+			line = "#…=…" // DeepSpeed treats this line as an assignment
 		case strings.HasPrefix(line, "#"):
 			line = "#…"
 		default:

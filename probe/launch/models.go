@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// modelFiles is how many files of a model are compared. The largest on the Hub have some
-	// hundreds.
+	// modelFiles is how many files of a model are compared. The largest models on the Hub have some
+	// hundreds of files.
 	modelFiles = 2000
-	// refSize is the largest size of a file that contains a commit.
+	// refSize is the largest size in bytes of a file that contains a commit.
 	refSize = 64
 )
 
-// isCommit matches a revision that is a commit itself and not a reference to one.
+// isCommit matches a revision that is itself a commit and not a reference to one.
 //
 // Source: huggingface_hub 0.36, file_download.py, REGEX_COMMIT_HASH.
 var isCommit = lazyregexp.New(`^[0-9a-f]{40}$`)
 
-// models looks in the Hub's cache for the models that the launch names.
+// models searches the Hub's cache for the models that the launch names.
 func models(ctx context.Context, o machine.Options) (found []facts.Model) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
 	defer cancel()
@@ -57,8 +57,8 @@ func models(ctx context.Context, o machine.Options) (found []facts.Model) {
 	return found
 }
 
-// cacheOf returns where huggingface_hub caches downloads, or where datasets caches prepared data
-// sets.
+// cacheOf returns the directory in which huggingface_hub caches downloads. If ofData is set, it
+// returns the directory in which datasets caches prepared data sets.
 //
 // Source: huggingface_hub 0.36, constants.py; huggingface/datasets 4.0, config.py.
 func cacheOf(o machine.Options, home string, ofData bool) string {
@@ -76,8 +76,8 @@ func cacheOf(o machine.Options, home string, ofData bool) string {
 	return dir
 }
 
-// modelIn returns what a cache has of a model. If the launch's working directory has a directory of
-// that name, the name means that directory.
+// modelIn describes what a cache contains of a model. If the launch's working directory has a
+// directory with the model's name, the name means that directory.
 //
 // Source: transformers 4.57, utils/hub.py, cached_files; huggingface_hub 0.36, file_download.py,
 // try_to_load_from_cache.
@@ -110,8 +110,8 @@ func isLocal(o machine.Options, named facts.ModelNamed) bool {
 	return err == nil && info.IsDir()
 }
 
-// dataSetIn returns what a cache has of a data set. A prepared revision is in
-// CONFIGURATION/VERSION/COMMIT, and has another name until it is complete.
+// dataSetIn describes what a cache contains of a data set. A prepared revision is in
+// CONFIGURATION/VERSION/COMMIT. Until it is complete, its directory has another name.
 //
 // Source: huggingface/datasets 4.0, packaged_modules/cache/cache.py, _find_hash_in_cache, and
 // naming.py, camelcase_to_snakecase.
@@ -150,8 +150,9 @@ func unlessAbsent(err error) error {
 	return err
 }
 
-// filesOfModel returns a digest of the files that the cache has of a commit. They are links into a
-// store whose file names are checksums. A link without a target is an incomplete download.
+// filesOfModel returns a digest of the files that the cache contains of a commit. The files are
+// links into a store whose file names are checksums. A link without a target is an incomplete
+// download.
 func filesOfModel(snapshot string) (string, error) {
 	entries, err := machine.ReadDir(snapshot, modelFiles+1)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// ncclXML parses NCCL's subset of XML: no declaration at the start, no tabs between elements, all
-// attributes of an element on one line. Valid XML may abort a launch, and text that an XML parser
-// refuses may be fine.
+// ncclXML parses NCCL's subset of XML. NCCL allows no declaration at the start and no tabs between
+// elements, and needs all attributes of an element on one line. Valid XML may abort a launch, and
+// NCCL may accept text that an XML parser refuses.
 //
 // Source: NVIDIA/nccl 2.30.7, graph/xml.cc, xmlGetToken, xmlGetValue, xmlGetNode and xmlLoadSub;
 // the same since 2.12, except that single quotes are accepted since 2.27.
@@ -20,30 +20,30 @@ type ncclXML struct {
 	at   int
 }
 
-// ncclElement is the start of an element, or its end.
+// ncclElement is the start or the end of an element.
 type ncclElement struct {
 	name       string
 	attributes map[string]string
-	single     bool // <name/>
-	closing    bool // </name>
+	single     bool // written as <name/>
+	closing    bool // written as </name>
 }
 
-// ncclElements maps each element to the elements that NCCL knows inside it. Others are skipped with
-// their content, without comparing the name in their end tag.
+// ncclElements maps each element to the elements that NCCL knows inside it. NCCL skips all other
+// elements with their content, without comparing the name in their end tag.
 var ncclElements = map[string][]string{
 	"system": {"cpu"}, "cpu": {"pci", "nic"}, "pci": {"pci", "gpu", "nic", "pcilink"}, "gpu": {"nvlink", "c2c"}, "nic": {"net"},
 	"graphs": {"graph"}, "graph": {"channel"}, "channel": {"net", "gpu"},
 }
 
-// ncclWord is the maximum length of a name or a value in bytes (MAX_STR_LEN), and ncclDepth the
+// ncclWord is the maximum length of a name or a value in bytes (MAX_STR_LEN). ncclDepth is the
 // maximum depth that NCCL writes (NCCL_MAX_XML_DEPTH).
 const (
 	ncclWord  = 254
 	ncclDepth = 1024
 )
 
-// readNCCLXML passes every element that NCCL knows to take, with its parent, and reports whether
-// the root was found. The error is the one at which NCCL would abort.
+// readNCCLXML passes every element that NCCL knows to take, with the element's parent. It reports
+// whether the root was found. The error is the one at which NCCL would abort.
 func readNCCLXML(text []byte, root string, take func(of, parent *ncclElement)) (found bool, err error) {
 	x := &ncclXML{text: text}
 	defer func() {
@@ -98,7 +98,7 @@ func (x *ncclXML) inside(around *ncclElement, known bool, depth int, take func(o
 	return nil
 }
 
-// element returns the next element, nil at the end.
+// element returns the next element, or nil at the end of the text.
 func (x *ncclXML) element() (*ncclElement, error) {
 	for x.at < len(x.text) {
 		switch rest := x.text[x.at:]; {
@@ -120,7 +120,7 @@ func (x *ncclXML) element() (*ncclElement, error) {
 	return nil, nil
 }
 
-// begun reads the element after a <.
+// begun reads the element after a "<".
 func (x *ncclXML) begun() (*ncclElement, error) {
 	name, _, last, err := x.token(false)
 	if err != nil {
@@ -153,7 +153,8 @@ func (x *ncclXML) begun() (*ncclElement, error) {
 	return e, nil
 }
 
-// token reads a name, the value after it if one is allowed, and the character that ended them.
+// token reads a name, and the value after it if hasValue allows one. It also returns the character
+// that ended them.
 func (x *ncclXML) token(hasValue bool) (name, value string, last byte, err error) {
 	begin := x.at
 	for x.at < len(x.text) && x.at-begin < ncclWord {
@@ -190,7 +191,7 @@ func (x *ncclXML) value() (value string, last byte, err error) {
 	return string(x.text[begin : begin+end]), x.text[x.at-1], nil
 }
 
-// endless returns the error for a word without an end.
+// endless returns the error for a word that has no end.
 func (x *ncclXML) endless(begin int) error {
 	if x.at == len(x.text) {
 		return errors.New("the file ends inside an element")

@@ -18,15 +18,15 @@ import (
 	"preflight/probe/machine"
 )
 
-// readPDSH asks pdsh, in the environment that DeepSpeed gives it, which modules it can load. It
-// also checks the directories whose permissions pdsh checks.
+// readPDSH asks pdsh which modules it can load, in the environment that DeepSpeed gives it. It also
+// checks the directories whose permissions pdsh checks.
 func readPDSH(ctx context.Context, path string) (*facts.PDSH, error) {
 	pdsh := &facts.PDSH{Path: path}
 	environ := append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")
 	stdout, stderr, err := hostsys.Child{Path: path, Args: []string{"-V"}, Env: environ, Limit: machine.VersionLimit}.Run(ctx)
 	pdsh.Version, pdsh.Modules = parsePDSHVersion(stdout)
 	switch {
-	case hostsys.Shortage(err) != "": // not a fault of pdsh
+	case hostsys.Shortage(err) != "": // a shortage of the machine is not a fault of pdsh
 		return nil, err
 	case strings.TrimSpace(stderr) != "":
 		pdsh.Problem = strings.TrimSpace(stderr)
@@ -54,12 +54,12 @@ func parsePDSHVersion(output string) (version string, modules []string) {
 	return machine.FirstWord(version), modules
 }
 
-// builtInDir matches the module directory in pdsh's own data.
+// builtInDir matches the module directory that is compiled into pdsh.
 var builtInDir = lazyregexp.New(`(/[\w./+-]+/pdsh)\x00`)
 
-// moduleDir returns the directory from which this pdsh loads its modules. It is the path compiled
-// into pdsh (on Debian the binary is pdsh.bin, behind a script), or otherwise the usual place next
-// to it. "" if there is neither.
+// moduleDir returns the directory from which this pdsh loads its modules. It is the path that is
+// compiled into pdsh (on Debian the binary is pdsh.bin, behind a script). Without such a path, it
+// is the usual directory next to pdsh. moduleDir returns "" if there is neither.
 func moduleDir(path string) string {
 	var candidates []string
 	for _, program := range []string{path, path + ".bin"} {
@@ -83,7 +83,8 @@ func moduleDir(path string) string {
 	return ""
 }
 
-// ownerOf returns the owner of a file, or root, which pdsh trusts anyway.
+// ownerOf returns the owner of a file. If the file cannot be read, it returns root, which pdsh
+// trusts.
 func ownerOf(path string) uint32 {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -92,10 +93,10 @@ func ownerOf(path string) uint32 {
 	return info.Sys().(*syscall.Stat_t).Uid
 }
 
-// insecureDirs returns the directories from dir up to the root that pdsh refuses. By the rule of
-// its src/pdsh/mod.c (2.34), _dir_permission_error, a directory must be owned by root, by the
+// insecureDirs returns those of the directories from dir up to the root that pdsh refuses. The rule
+// is in src/pdsh/mod.c (2.34), _dir_permission_error. A directory must be owned by root, by the
 // caller or by pdsh's owner, and may be world-writable only with the sticky bit. pdsh applies the
-// same rule to single modules, and loads the others.
+// same rule to single modules, and loads the other modules.
 func insecureDirs(dir string, pdshOwner uint32) []string {
 	var insecure []string
 	if real, err := filepath.EvalSymlinks(dir); err == nil {

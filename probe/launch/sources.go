@@ -18,26 +18,28 @@ import (
 	"preflight/probe/machine"
 )
 
-// Limits for reading the Python code next to a script. A project is far below each of them.
+// These constants limit reading the Python code next to a script. A project is far below each
+// limit.
 const (
 	sourcesLimit = 1 * time.Second
 	sourcesFiles = 2000
 	sourcesSize  = 64 << 20
-	// sourcesListed is the maximum number of files that are listed individually.
+	// sourcesListed is the maximum number of files that the result lists individually.
 	sourcesListed = 300
-	// sourcesEntries is the number of entries above which a directory counts as data and not code.
+	// sourcesEntries is the largest number of entries in a directory of code. A directory with more
+	// entries counts as data.
 	sourcesEntries = 5000
 )
 
-// sourceTree is a walk through the Python code below a directory, in an order that does not depend
-// on where the tree is.
+// sourceTree is a walk through the Python code below a directory. Its order does not depend on
+// where the tree is.
 type sourceTree struct {
 	o       machine.Options
-	root    string // the machine's path
-	deep    bool   // subdirectories are read
+	root    string // path on the machine
+	deep    bool   // subdirectories are read too
 	bytes   int64
 	files   []source
-	problem string // the first thing that was left out
+	problem string // what was left out first
 }
 
 type source struct{ name, digest string }
@@ -57,7 +59,7 @@ func sources(ctx context.Context, o machine.Options, root string) *facts.Sources
 	seen := &facts.Sources{Root: root, Shared: shared, Count: len(tree.files), Problem: tree.problem}
 	if !done && ctx.Err() != nil {
 		seen.Problem = context.Cause(ctx).Error()
-		return seen // how far it got is random, and so is its digest
+		return seen // the walk stopped at a random file, so its digest would be random too
 	}
 	sum := sha256.New()
 	for _, file := range tree.files {
@@ -73,7 +75,7 @@ func sources(ctx context.Context, o machine.Options, root string) *facts.Sources
 	return seen
 }
 
-// walk reads one directory and what is below it. It returns false if it stopped.
+// walk reads one directory and everything below it. It returns false if it stopped early.
 func (t *sourceTree) walk(ctx context.Context, dir string, entries []os.DirEntry) bool {
 	for _, entry := range entries {
 		if ctx.Err() != nil {
@@ -108,7 +110,7 @@ func (t *sourceTree) walk(ctx context.Context, dir string, entries []os.DirEntry
 func (t *sourceTree) addFile(ctx context.Context, name, path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
-		return true // a dangling link: an import fails on it as on a missing file
+		return true // the file is a dangling link, on which an import fails as on a missing file
 	}
 	switch t.bytes += info.Size(); {
 	case len(t.files) == sourcesFiles:
@@ -126,16 +128,17 @@ func (t *sourceTree) addFile(ctx context.Context, name, path string) bool {
 	return ctx.Err() == nil
 }
 
-// foreignDirectory reports whether a directory is not part of the project's sources, by its name.
+// foreignDirectory reports whether a directory's name shows that the directory is not part of the
+// project's sources.
 func foreignDirectory(name string) bool {
 	return strings.HasPrefix(name, ".") || slices.Contains([]string{"__pycache__", "site-packages", "dist-packages", "node_modules"}, name)
 }
 
-// outputNames are directories that contain the output of a run or a build, unless there are Python
-// files directly in them.
+// outputNames lists names of directories with the output of a run or a build. If there are Python
+// files directly in such a directory, it does not count as output.
 var outputNames = []string{"build", "checkpoint", "checkpoints", "ckpt", "ckpts", "dist", "logs", "mlruns", "output", "outputs", "runs", "tensorboard", "wandb"}
 
-// dataDirectory reports whether a directory contains an environment or data, by its content.
+// dataDirectory reports whether a directory's content shows that it is an environment or data.
 func dataDirectory(name string, entries []os.DirEntry) bool {
 	holds := func(wanted func(string) bool) bool {
 		return slices.ContainsFunc(entries, func(entry os.DirEntry) bool { return wanted(entry.Name()) })
@@ -147,16 +150,16 @@ func dataDirectory(name string, entries []os.DirEntry) bool {
 	return output && !holds(func(name string) bool { return strings.HasSuffix(name, ".py") })
 }
 
-// sharedDirectory reports whether a directory is not a project, so that its subdirectories have
-// nothing to do with the script: a home directory, a place for programs, or a directory directly
-// below the root such as /tmp and /opt.
+// sharedDirectory reports whether a directory is not a project, so that its subdirectories do not
+// belong to the script. It is a home directory, a place for programs, or a directory directly below
+// the root, such as /tmp and /opt.
 func sharedDirectory(dir, home string) bool {
 	return commonDirectory(dir, home) || strings.Count(dir, "/") == 1 || filepath.Dir(dir) == "/usr" || filepath.Base(dir) == "bin"
 }
 
-// commonDirectory reports whether a directory is certainly not a project, whatever is in it: a home
-// directory, the root, or one that everyone uses. In containers a project may be directly below the
-// root, such as /workspace.
+// commonDirectory reports whether a directory is certainly not a project, whatever it contains. It
+// is a home directory, the root, or a directory that everyone uses. In containers a project may be
+// directly below the root, such as /workspace.
 func commonDirectory(dir, home string) bool {
 	return slices.Contains([]string{"/", "/tmp", "/var/tmp", "/home", filepath.Clean(home), filepath.Clean(os.Getenv("HOME")), filepath.Clean(os.TempDir())}, dir) ||
 		filepath.Dir(dir) == "/home"

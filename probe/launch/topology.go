@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// virtualTopology is what NCCL reads if NCCL_TOPO_FILE is not set: NVIDIA's topology daemon
-	// writes it in a virtual machine.
+	// virtualTopology is the file that NCCL reads if NCCL_TOPO_FILE is not set. NVIDIA's topology
+	// daemon writes it in a virtual machine.
 	virtualTopology = "/var/run/nvidia-topologyd/virtualTopology.xml"
-	// topologyLimit is the time limit for all of the files: a file on a dead mount must not block
-	// the environment section.
+	// topologyLimit is the time limit for reading all topology files. A file on a dead mount must
+	// not block the environment section.
 	topologyLimit = time.Second
-	// topologySize is far more than NCCL can hold.
+	// topologySize is the largest file that is read, in bytes. It is far more than NCCL can hold.
 	topologySize = 4 << 20
-	// topologyMost is how many GPUs and how many NICs of a file are reported.
+	// topologyMost is how many GPUs, and how many NICs, are reported for a file.
 	topologyMost = 128
 )
 
 // topologyFiles returns the files that NCCL will read on this machine. The launch's exports take
-// precedence over this session and NCCL's configuration files.
+// precedence over the variables of this session and over NCCL's configuration files.
 //
 // Source: NVIDIA/nccl 2.12 to 2.30.7, graph/topo.cc, ncclTopoGetSystem, and graph/search.cc,
 // ncclTopoCompute.
@@ -40,7 +40,7 @@ func topologyFiles(ctx context.Context, o machine.Options, settings []facts.Sett
 		if at := slices.IndexFunc(settings, func(s facts.Setting) bool { return s.Name == variable }); path == "" && at >= 0 {
 			path = settings[at].Value
 		}
-		if path != "" && !filepath.IsAbs(path) { // ranks start in the working directory
+		if path != "" && !filepath.IsAbs(path) { // ranks resolve a relative path from the working directory
 			path = filepath.Join(o.WorkDir, path)
 		}
 		switch {
@@ -99,8 +99,8 @@ func shortened(addresses []string) []string {
 	return addresses
 }
 
-// machineInXML collects the PCI devices of a topology: by class, as in the files from clouds, or by
-// child elements, as in those that NCCL writes.
+// machineInXML collects the PCI devices of a topology. Files from clouds show the kind of a device
+// by its class. Files that NCCL writes show it by child elements.
 type machineInXML struct{ gpus, nics []string }
 
 func (m *machineInXML) addDevice(of, parent *ncclElement) {
