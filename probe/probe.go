@@ -2,14 +2,16 @@
 
 // Package probe reads facts from the machine on which it runs, section by section.
 //
-// It only observes: whether a value is good is for package checks. It changes nothing; all it ever
-// writes is one nameless file in /dev/shm, which is gone before the probe returns. It starts no
-// programs except git, those that a launch starts or asks as well and, if NVIDIA's driver is
-// present, itself again to ask the driver, NVIDIA's own tools and systemctl. Each has a deadline.
-// It reads /proc, /sys, /dev and /etc below a root that may be a fixture tree; system calls always
-// ask the real machine.
+// The package only observes: whether a value is good is for package checks to decide. It changes
+// nothing. The only thing that it writes is one nameless file in /dev/shm, which is gone before the
+// probe returns.
 //
-// Sections are collected concurrently. A section that crashes or hangs affects no other.
+// The package starts git, and programs that a launch also starts or asks. If NVIDIA's driver is
+// present, it starts itself again to ask the driver, as well as NVIDIA's own tools and systemctl.
+// It starts no other programs. Each program has a deadline. The package reads /proc, /sys, /dev and
+// /etc below a root that may be a fixture tree; system calls always ask the real machine.
+//
+// Sections are collected concurrently. A section that crashes or hangs affects no other section.
 package probe
 
 import (
@@ -23,19 +25,19 @@ import (
 	"preflight/probe/machine"
 )
 
-// Options say what to examine, and below which root.
+// Options says what to examine, and below which root.
 type Options = machine.Options
 
-// Heeded are the variables whose exports are in Options.
+// Heeded lists the variables whose exported values are in Options.
 var Heeded = machine.Heeded
 
-// DefaultDeadline is the time limit for all sections together if Options has none.
+// DefaultDeadline is the time limit for all sections together if Options sets none.
 const DefaultDeadline = 32 * time.Second
 
-// Run collects every requested section concurrently, and calls emit once for each when it is ready:
-// with facts that have only that section, or with the reason why it is missing. emit is never
-// called concurrently, and never after Run has returned. When ctx ends, sections that are not ready
-// are missing.
+// Run collects all requested sections concurrently. It calls emit once for each section when the
+// section is ready. emit gets facts that have only that section, or the reason why the section is
+// missing. Run never makes two calls to emit at the same time, and makes none after it has
+// returned. When ctx ends, sections that are not ready are missing.
 func Run(ctx context.Context, o Options, sections []facts.Section, emit func(section facts.Section, seen facts.Facts, missing string)) {
 	deadline := o.Deadline
 	if deadline <= 0 {
@@ -67,7 +69,7 @@ func Run(ctx context.Context, o Options, sections []facts.Section, emit func(sec
 	}
 }
 
-// look runs one section's collector within its limit.
+// look runs the collector of one section within the section's limit.
 func look(ctx context.Context, o machine.Options, name facts.Section) (seen facts.Facts, err error) {
 	at := slices.IndexFunc(Sections, func(row Section) bool { return row.Name == name })
 	if at < 0 {

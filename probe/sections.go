@@ -16,35 +16,35 @@ import (
 	"preflight/probe/python"
 )
 
-// Section is one row of the table: a part of a machine that can be probed.
+// Section is one row of the table of sections. It describes a part of a machine that can be probed.
 type Section struct {
-	Name  facts.Section // Collect fills this field of facts.Facts
-	Asked Asked         // which machines are asked for it
-	// Limit is its time limit, within DefaultDeadline.
+	Name  facts.Section // Collect sets the field of facts.Facts with this name
+	Asked Asked         // which machines the section is collected on
+	// Limit is the section's time limit, within DefaultDeadline.
 	Limit time.Duration
-	// Suspect is the most likely reason if it hangs.
+	// Suspect names the most likely cause if the section hangs.
 	Suspect string
-	// Collect reads the section. An error means that it could not be read; something that was
-	// looked for and is proven absent is a fact.
+	// Collect reads the section. An error means that the section could not be read. If something is
+	// proven absent, that is a fact and not an error.
 	Collect Collect
 }
 
-// Asked says which machines are asked for a section.
+// Asked says on which machines a section is collected.
 type Asked int
 
 const (
-	// Nodes are asked if the launch needs the section. The launching machine is asked if what is
-	// typed there depends on it.
+	// Nodes stands for the nodes, if the launch needs the section. It also stands for the launching
+	// machine, if what the user types there depends on the section.
 	Nodes Asked = 1 << iota
-	// Head is the launching machine, which is asked before any node is reached.
+	// Head stands for the launching machine, which is probed before any node is reached.
 	Head
 )
 
-// Sections is the table. A row has everything about a section except its facts, and a new section
-// needs no line anywhere else.
+// Sections is the table of sections. A row has everything about a section except its facts. A new
+// section needs no line in any other place.
 //
 // A collector that uses Linux's system calls has a substitute for other systems (other.go of its
-// package): another system can launch, but cannot be a node.
+// package). Another system can launch, but cannot be a node.
 var Sections = []Section{
 	{facts.SectionHost, Nodes | Head, 2 * time.Second, "a hung mount",
 		linux(host.CollectHost, func(f *facts.Facts) **facts.Host { return &f.Host })},
@@ -70,17 +70,17 @@ var Sections = []Section{
 		anywhere(launch.CollectFiles, func(f *facts.Facts) **facts.Files { return &f.Files })},
 	{facts.SectionGPU, Nodes | Head, 2 * time.Second, "a driver that does not answer",
 		linux(gpu.CollectGPU, func(f *facts.Facts) **facts.GPU { return &f.GPU })},
-	// Eight GPUs that each wake up take a while.
+	// Eight GPUs that wake up one after another take a while.
 	{facts.SectionNVML, Nodes, 30 * time.Second, "a driver that does not answer",
 		linux(gpu.CollectNVML, func(f *facts.Facts) **facts.NVML { return &f.NVML })},
-	// Compiler, toolkit and interpreter may each take VersionLimit.
+	// The compiler, the toolkit and the interpreter may take VersionLimit each.
 	{facts.SectionToolchain, Nodes, 8 * time.Second, "a compiler or packages on a hung mount",
 		linux(python.CollectToolchain, func(f *facts.Facts) **facts.Toolchain { return &f.Toolchain })},
 	{facts.SectionLauncher, Head, 8 * time.Second, "a PATH directory on a hung mount",
 		anywhere(launch.CollectLauncher, func(f *facts.Facts) **facts.Launcher { return &f.Launcher })},
 }
 
-// Of returns the sections for which machines are asked.
+// Of returns the sections that are collected on the given machines.
 func Of(machines Asked) (sections []facts.Section) {
 	for _, section := range Sections {
 		if section.Asked&machines != 0 {
@@ -90,10 +90,11 @@ func Of(machines Asked) (sections []facts.Section) {
 	return sections
 }
 
-// Collect reads one section, and returns facts with only that section.
+// Collect reads one section. It returns facts with only that section.
 type Collect func(ctx context.Context, o Options) (facts.Facts, error)
 
-// anywhere returns a row's Collect, which puts a collector's result into its field of Facts.
+// anywhere returns the Collect function of a row. That function puts a collector's result into the
+// collector's field of Facts.
 func anywhere[T any](collect func(context.Context, Options) (*T, error), field func(*facts.Facts) **T) Collect {
 	return func(ctx context.Context, o Options) (seen facts.Facts, err error) {
 		*field(&seen), err = collect(ctx, o)
@@ -101,8 +102,8 @@ func anywhere[T any](collect func(context.Context, Options) (*T, error), field f
 	}
 }
 
-// linux is anywhere for collectors that would find nothing on another system and report that as a
-// fact.
+// linux is like anywhere, for collectors that would find nothing on another system and report that
+// as a fact.
 func linux[T any](collect func(context.Context, Options) (*T, error), field func(*facts.Facts) **T) Collect {
 	if runtime.GOOS != "linux" {
 		collect = machine.Elsewhere

@@ -17,13 +17,13 @@ import (
 
 // Cgroup is the location of a process's cgroup for one controller.
 type Cgroup struct {
-	Dir string // its own directory
-	Top string // the mount point; nothing above it is visible
+	Dir string // the cgroup's own directory
+	Top string // the mount point; no directory above it is visible
 	V2  bool
 }
 
-// CgroupOf returns the cgroup of a process for a controller; pid "self" means this process. It
-// returns false if the controller does not exist or cgroups are not mounted.
+// CgroupOf returns the cgroup of a process for a controller. The pid "self" stands for this
+// process. It returns false if the controller does not exist or cgroups are not mounted.
 func CgroupOf(o Options, pid, controller string) (Cgroup, bool) {
 	text, err := os.ReadFile(o.At(fmt.Sprintf("/proc/%s/cgroup", pid)))
 	if err != nil {
@@ -37,9 +37,9 @@ func CgroupOf(o Options, pid, controller string) (Cgroup, bool) {
 	return Cgroup{Dir: o.At(c.Dir), Top: o.At(c.Top), V2: c.V2}, found
 }
 
-// findCgroup combines "4:memory:/user.slice" and "0::/user.slice", the lines of /proc/self/cgroup
-// (cgroups(7)), with the mounts. A controller in a version 1 hierarchy is not in version 2, so
-// version 1 is tried first.
+// findCgroup combines the lines of /proc/self/cgroup, such as "4:memory:/user.slice" and
+// "0::/user.slice" (cgroups(7)), with the mounts. A controller in a version 1 hierarchy is not in
+// version 2, so version 1 is tried first.
 func findCgroup(memberships string, table []*procfs.MountInfo, controller string) (Cgroup, bool) {
 	for _, v2 := range []bool{false, true} {
 		for row := range strings.Lines(memberships) {
@@ -57,8 +57,9 @@ func findCgroup(memberships string, table []*procfs.MountInfo, controller string
 	return Cgroup{}, false
 }
 
-// pathInMount returns where a cgroup path is below a mount. A container's mount shows only its own
-// subtree; a path outside of it (a cgroup namespace prints it with "..") becomes the mount point.
+// pathInMount returns where a cgroup path is below a mount. A container's mount shows only the
+// container's own subtree. For a path outside of the subtree (a cgroup namespace prints it with
+// ".."), it returns the mount point.
 func pathInMount(mount *procfs.MountInfo, path string) string {
 	if !Below(path, mount.Root) || strings.HasPrefix(path, "/..") {
 		return mount.MountPoint
@@ -66,7 +67,7 @@ func pathInMount(mount *procfs.MountInfo, path string) string {
 	return filepath.Join(mount.MountPoint, strings.TrimPrefix(path, strings.TrimSuffix(mount.Root, "/")))
 }
 
-// Upward yields the cgroup's directory and its ancestors, as far as they are visible.
+// Upward yields the cgroup's directory and its ancestors, as far as these are visible.
 func (c Cgroup) Upward() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for dir := c.Dir; Below(dir, c.Top); dir = filepath.Dir(dir) {
@@ -77,8 +78,8 @@ func (c Cgroup) Upward() iter.Seq[string] {
 	}
 }
 
-// MemoryLimit returns the limit in bytes that a cgroup directory sets. In version 1, no limit is
-// the largest multiple of the page size.
+// MemoryLimit returns the limit in bytes that a cgroup directory sets. In version 1, the largest
+// multiple of the page size means no limit.
 func (c Cgroup) MemoryLimit(dir string) (int64, bool) {
 	name := "memory.limit_in_bytes"
 	if c.V2 {
@@ -88,8 +89,8 @@ func (c Cgroup) MemoryLimit(dir string) (int64, bool) {
 	return limit, set && limit < 1<<62
 }
 
-// Tightest returns the smallest limit that the cgroup or an ancestor sets, and the directory that
-// sets it; false if there is no limit.
+// Tightest returns the smallest limit that the cgroup or one of its ancestors sets, and the
+// directory that sets this limit. It returns false if there is no limit.
 func Tightest[N cmp.Ordered](c Cgroup, limit func(dir string) (N, bool)) (smallest N, by string, found bool) {
 	for dir := range c.Upward() {
 		if n, set := limit(dir); set && (!found || n < smallest) {
@@ -99,7 +100,7 @@ func Tightest[N cmp.Ordered](c Cgroup, limit func(dir string) (N, bool)) (smalle
 	return smallest, by, found
 }
 
-// CPUQuota returns how many CPUs' worth of time a cgroup directory allows.
+// CPUQuota returns the CPU time that a cgroup directory allows, as a number of CPUs.
 func (c Cgroup) CPUQuota(dir string) (float64, bool) {
 	if c.V2 {
 		return parseCPUMax(Line(filepath.Join(dir, "cpu.max")))
@@ -108,8 +109,8 @@ func (c Cgroup) CPUQuota(dir string) (float64, bool) {
 	return parseCPUMax(quota + " " + Line(filepath.Join(dir, "cpu.cfs_period_us")))
 }
 
-// parseCPUMax parses "200000 100000", microseconds of CPU time per period; "max" and, in version 1,
-// -1 mean no limit.
+// parseCPUMax parses microseconds of CPU time per period, such as "200000 100000". "max" means no
+// limit, and so does -1 in version 1.
 func parseCPUMax(text string) (processors float64, limited bool) {
 	quota, period, _ := strings.Cut(text, " ")
 	q, err := strconv.ParseFloat(quota, 64)
@@ -123,9 +124,9 @@ func parseCPUMax(text string) (processors float64, limited bool) {
 	return q / p, true
 }
 
-// MemoryUsed returns the memory in bytes that a cgroup cannot give back: its usage without the page
-// cache that the kernel drops first. The kernel's OOM killer and kubelet's evictions use the same
-// number.
+// MemoryUsed returns how much memory in bytes a cgroup cannot give back. That is its usage without
+// the page cache that the kernel drops first. The kernel's OOM killer and kubelet's evictions use
+// the same number.
 func (c Cgroup) MemoryUsed(dir string) (int64, bool) {
 	name, inactive := "memory.usage_in_bytes", "total_inactive_file"
 	if c.V2 {
@@ -140,6 +141,6 @@ func (c Cgroup) MemoryUsed(dir string) (int64, bool) {
 		return used, true
 	}
 	value, _ := After(string(stat), inactive+" ")
-	cached, _ := strconv.ParseInt(value, 10, 64) // 0 if missing
+	cached, _ := strconv.ParseInt(value, 10, 64) // 0 if the value is missing
 	return max(0, used-cached), true
 }

@@ -17,8 +17,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Line returns the first line of a small kernel file without surrounding space, "" if the file is
-// absent, unreadable or empty.
+// Line returns the first line of a small kernel file without surrounding space. It returns "" if
+// the file is absent, unreadable or empty.
 func Line(path string) string {
 	text, err := hostsys.ReadFile(path)
 	if err != nil {
@@ -28,31 +28,32 @@ func Line(path string) string {
 	return strings.TrimSpace(first)
 }
 
-// Number returns the decimal integer in a small kernel file; false if there is none, which includes
-// "max".
+// Number returns the decimal integer in a small kernel file. It returns false if the file has no
+// integer, for example if it contains "max".
 func Number(path string) (int64, bool) {
 	n, err := strconv.ParseInt(Line(path), 10, 64)
 	return n, err == nil
 }
 
-// Exists reports whether a path exists and we may see it.
+// Exists reports whether a path exists and this user may see it.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
 var (
-	// PCIRoot matches a root of the PCI bus, "pci0000:3a". A disk controller (Intel's VMD) opens
-	// domains with five digits below a device of its own.
+	// PCIRoot matches a root of the PCI bus, such as "pci0000:3a". A disk controller (Intel's VMD)
+	// creates domains with five digits below its own device.
 	PCIRoot = lazyregexp.New(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
-	// PCIAddress matches a function on the bus, "0000:4e:00.0".
+	// PCIAddress matches a function on the bus, such as "0000:4e:00.0".
 	PCIAddress = lazyregexp.New(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 )
 
-// PCIPath returns the way from the root complex to a device, by address, the device itself last.
-// dir is the device's directory in sysfs under any of its names (/sys/bus/pci/devices/0000:4e:00.0,
-// /sys/class/infiniband/mlx5_0/device). The result is nil for a device that is not on a PCI bus. A
-// device below a PCI function, such as a subfunction of an adapter, has the way of that function.
+// PCIPath returns the addresses on the way from the root complex to a device, with the device
+// itself last. dir is the device's directory in sysfs under any of its names
+// (/sys/bus/pci/devices/0000:4e:00.0, /sys/class/infiniband/mlx5_0/device). The result is nil for a
+// device that is not on a PCI bus. For a device below a PCI function, such as a subfunction of an
+// adapter, it ends with that function.
 func PCIPath(dir string) []string {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -67,7 +68,8 @@ func PCIPath(dir string) []string {
 	return way
 }
 
-// Driver returns the kernel driver of a device, from its directory in sysfs; "" for none.
+// Driver returns the kernel driver of a device, or "" if it has none. dir is the device's directory
+// in sysfs.
 func Driver(dir string) string {
 	driver, err := os.Readlink(filepath.Join(dir, "driver"))
 	if err != nil {
@@ -84,8 +86,8 @@ func NUMANode(dir string) int {
 	return -1
 }
 
-// ReadDir lists a directory by name. If it has more than most entries, it returns the first ones
-// that the file system gives.
+// ReadDir lists a directory, sorted by name. If the directory has more than most entries, it
+// returns the first entries that the file system gives.
 func ReadDir(path string, most int) ([]os.DirEntry, error) {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -93,14 +95,14 @@ func ReadDir(path string, most int) ([]os.DirEntry, error) {
 	}
 	defer dir.Close()
 	entries, err := dir.ReadDir(most)
-	if err != nil && !errors.Is(err, io.EOF) { // an empty directory gives EOF
+	if err != nil && !errors.Is(err, io.EOF) { // for an empty directory, the error is EOF
 		return nil, err
 	}
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return entries, nil
 }
 
-// The initial namespaces have fixed inode numbers (Linux, include/uapi/linux/nsfs.h;
+// These are the fixed inode numbers of the initial namespaces (Linux, include/uapi/linux/nsfs.h;
 // include/linux/proc_ns.h before 6.18).
 const (
 	InitialIPC = "ipc:[4026531839]"
@@ -108,8 +110,8 @@ const (
 	InitialPID = "pid:[4026531836]"
 )
 
-// Reason returns the system's message for an error, without the path, which the report shows
-// anyway.
+// Reason returns the system's message for an error. It leaves out the path, because the report
+// shows the path anyway.
 func Reason(err error) string {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err.Error()
@@ -117,7 +119,7 @@ func Reason(err error) string {
 	return err.Error()
 }
 
-// BrokenLink returns where a dangling link leads, "" if it is not a link.
+// BrokenLink returns the target of a dangling link, or "" if the path is not a link.
 func BrokenLink(path string) string {
 	if target, err := os.Readlink(path); err == nil {
 		return fmt.Sprintf("symbolic link to %s, which does not exist", target)
@@ -132,8 +134,8 @@ func Clipped(line string) string {
 	return strings.ToValidUTF8(line[:min(most, len(line))], "")
 }
 
-// After returns the text after a prefix, without surrounding space, in the first line that begins
-// with it; false for no such line.
+// After returns the text after a prefix in the first line that begins with the prefix, without
+// surrounding space. It returns false if no line begins with the prefix.
 func After(text, prefix string) (string, bool) {
 	for line := range strings.Lines(text) {
 		if rest, found := strings.CutPrefix(line, prefix); found {
@@ -143,7 +145,7 @@ func After(text, prefix string) (string, bool) {
 	return "", false
 }
 
-// FirstWord returns the text up to its first blank, "" for none.
+// FirstWord returns the first word of a text, or "" if the text has no words.
 func FirstWord(text string) string {
 	if words := strings.Fields(text); len(words) > 0 {
 		return words[0]
@@ -151,9 +153,9 @@ func FirstWord(text string) string {
 	return ""
 }
 
-// PCIe is a PCI Express link; the zero value if the kernel does not report it.
+// PCIe is a PCI Express link. It is the zero value if the kernel does not report the link.
 type PCIe struct {
-	Speed float64 // GT/s per lane
+	Speed float64 // in GT/s per lane
 	Lanes int
 }
 
@@ -166,10 +168,10 @@ func (l PCIe) String() string {
 	return fmt.Sprintf("%.1f GT/s PCIe x%d", l.Speed, l.Lanes)
 }
 
-// PCIeLinks returns the current link of a device, and the best that device and slot support: the
-// lower of both, as NCCL computes it (NVIDIA/nccl 2.30, graph/xml.cc, ncclTopoGetXmlFromSys). If a
-// slot reports less than what is running, a hypervisor made it up. Virtual functions report no
-// link.
+// PCIeLinks returns the current link of a device, and the best link that both the device and its
+// slot support, as NCCL computes it (NVIDIA/nccl 2.30, graph/xml.cc, ncclTopoGetXmlFromSys). If a
+// slot reports less than the current link, a hypervisor has made up the slot's value. Virtual
+// functions report no link.
 func PCIeLinks(device string) (now, most PCIe) {
 	real, err := filepath.EvalSymlinks(device)
 	if err != nil {
@@ -183,8 +185,9 @@ func PCIeLinks(device string) (now, most PCIe) {
 	return now, most
 }
 
-// readPCIe reads "16.0 GT/s PCIe", which before Linux 5.7 is "16 GT/s", and "16". If the kernel
-// does not know it, it is "Unknown" and 0, or 255 for all bits set.
+// readPCIe reads a speed such as "16.0 GT/s PCIe" (before Linux 5.7 "16 GT/s"), and a width such as
+// "16". If the kernel does not know them, the speed is "Unknown" and the width is 0, or 255 for all
+// bits set.
 func readPCIe(dir, which string) PCIe {
 	number, _, _ := strings.Cut(Line(dir+"/"+which+"_link_speed"), " ")
 	speed, _ := strconv.ParseFloat(number, 64) // 0 for text that is not a number

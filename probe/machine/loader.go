@@ -19,11 +19,12 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Candidate is a file that may be the requested library, and the rule that leads the loader to it.
+// Candidate is a file that may be the requested library. From is the rule that leads the loader to
+// the file.
 type Candidate struct{ Path, From string }
 
-// Present returns the candidates that are regular files, each file once. at converts a path of the
-// machine into one that we can open.
+// Present returns the candidates that are regular files. It returns each file once. at converts a
+// path of the machine into a path that preflight can open.
 func Present(candidates []Candidate, at func(path string) string) []Candidate {
 	var seen []os.FileInfo
 	return slices.DeleteFunc(candidates, func(c Candidate) bool {
@@ -37,7 +38,7 @@ func Present(candidates []Candidate, at func(path string) string) []Candidate {
 	})
 }
 
-// LoaderOf returns the loader that an ELF program needs, "" for none.
+// LoaderOf returns the loader that an ELF program needs, or "" if it needs none.
 func LoaderOf(path string) string {
 	program, err := elf.Open(path)
 	if err != nil {
@@ -58,26 +59,26 @@ func LoaderOf(path string) string {
 
 // Linked is an object that a program loads, or the program itself.
 type Linked struct {
-	Program string // its loader is used
+	Program string // the program whose loader is used
 	Object  string
-	Dir     string             // the working directory
-	Env     []string           // nil means this session's
-	Needed  *lazyregexp.Regexp // names that the loader must find, nil for all
+	Dir     string             // the working directory of the loader
+	Env     []string           // nil stands for this session's environment
+	Needed  *lazyregexp.Regexp // names of libraries that the loader must find, nil for all
 }
 
-// loaderLimit is the loader's time limit; it usually takes milliseconds.
+// loaderLimit is the time limit for the loader, which usually takes milliseconds.
 const loaderLimit = 2 * time.Second
 
-// Refused lets the loader resolve everything that an object is linked to, as ldd(1) does, and
-// returns its error about a library that is unusable or missing. It returns "" if the object loads,
-// and if the program has no loader. Nothing of the object is run.
+// Refused makes the loader resolve everything that an object is linked to, as ldd(1) does. It
+// returns the loader's error about a library that is unusable or missing. It returns "" if the
+// object loads, and if the program has no loader. It runs no code of the object.
 func Refused(ctx context.Context, l Linked) string {
 	loader := LoaderOf(l.Program)
 	if loader == "" {
 		return ""
 	}
 	list := hostsys.Child{Path: loader, Args: []string{"--list", l.Object}, Dir: l.Dir, Env: l.Env, Limit: loaderLimit}
-	stdout, stderr, _ := list.Run(ctx) // it exits with 1 if something is not found
+	stdout, stderr, _ := list.Run(ctx) // the loader exits with 1 if it does not find a library
 	return l.refusal(stdout, stderr)
 }
 
@@ -94,15 +95,15 @@ func (l Linked) refusal(stdout, stderr string) string {
 	return problem
 }
 
-// LoaderOrder lists where the loader looks for a library that a program requests by name, best
-// first, as paths of the machine, existing or not. The program's own paths (DT_RPATH, DT_RUNPATH)
-// are not included.
+// LoaderOrder lists where the loader searches for a library that a program requests by name. The
+// best candidate comes first. The result contains paths of the machine, whether they exist or not.
+// The program's own paths (DT_RPATH, DT_RUNPATH) are not included.
 func LoaderOrder(o Options, libraryPath, name string) []Candidate {
 	return append(LibraryPathOrder(libraryPath, o.WorkDir, name), SystemOrder(o.At, name)...)
 }
 
-// LibraryPathOrder lists the candidates from LD_LIBRARY_PATH. ld.so(8) splits it at colons and
-// semicolons, and an empty entry means the working directory.
+// LibraryPathOrder lists the candidates from LD_LIBRARY_PATH. ld.so(8) splits that variable at
+// colons and semicolons, and an empty entry means the working directory.
 func LibraryPathOrder(libraryPath, workDir, name string) []Candidate {
 	if libraryPath == "" {
 		return nil
@@ -117,7 +118,8 @@ func LibraryPathOrder(libraryPath, workDir, name string) []Candidate {
 	return all
 }
 
-// SystemOrder lists the last candidates: the loader's cache, then its built-in directories.
+// SystemOrder lists the last candidates: those from the loader's cache, and then those from the
+// loader's built-in directories.
 func SystemOrder(at func(path string) string, name string) []Candidate {
 	var all []Candidate
 	for _, path := range ReadLoaderCache(at("/etc/ld.so.cache"), name) {
@@ -129,31 +131,35 @@ func SystemOrder(at func(path string) string, name string) []Candidate {
 	return all
 }
 
-// DefaultLibraryDirs are where glibc looks last: Debian's multiarch directories, then the common
-// ones.
+// DefaultLibraryDirs lists the directories that glibc searches last: Debian's multiarch
+// directories, then the common ones.
 var DefaultLibraryDirs = func() []string {
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu", "ppc64le": "powerpc64le-linux-gnu"}[runtime.GOARCH]
 	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 }()
 
-// The layout of /etc/ld.so.cache (glibc sysdeps/generic/dl-cache.h). struct cache_file_new is the
-// magic, the number of entries and the rest of the header; struct file_entry_new is the flags, the
-// offsets of name and path, and more. Older ldconfig writes the previous format in front of this
-// one. It is decoded by hand, because every probe of a node reads thousands of entries a few times.
+// These constants describe the layout of /etc/ld.so.cache (glibc sysdeps/generic/dl-cache.h).
+// struct cache_file_new is the magic, the number of entries and the rest of the header. struct
+// file_entry_new is the flags, the offsets of name and path, and more. Older ldconfig writes the
+// previous format in front of this format.
+//
+// The code decodes the layout by hand, because every probe of a node reads thousands of entries a
+// few times.
 const (
 	loaderMagic  = "glibc-ld.so.cache1.1"
 	loaderHeader = 48
 	loaderEntry  = 24
 )
 
-// LoaderFlags marks the libraries of this architecture: ELF for glibc, in this program's ABI
-// (sysdeps/generic/ldconfig.h).
+// LoaderFlags marks the libraries of this architecture: ELF files for glibc, in the ABI of this
+// program (sysdeps/generic/ldconfig.h).
 var LoaderFlags = map[string]int32{"amd64": 0x0303, "arm64": 0x0a03, "ppc64le": 0x0503}[runtime.GOARCH]
 
 // cachedLibrary is a library name and its path in the loader's cache.
 type cachedLibrary struct{ Name, path string }
 
-// ReadLoaderCache returns the paths in the loader's cache for a library, in order.
+// ReadLoaderCache returns the paths that the loader's cache has for a library, in the cache's
+// order.
 func ReadLoaderCache(file, library string) []string {
 	var paths []string
 	for _, entry := range LoaderCacheEntries(file, func(name string) bool { return name == library }) {
@@ -162,8 +168,8 @@ func ReadLoaderCache(file, library string) []string {
 	return paths
 }
 
-// LoaderCacheEntries returns the entries of the loader's cache whose names are wanted, in order. A
-// missing cache, or one of an unknown format, has none.
+// LoaderCacheEntries returns the entries of the loader's cache whose names wanted accepts, in the
+// cache's order. If the cache is missing or its format is unknown, it returns none.
 func LoaderCacheEntries(file string, wanted func(name string) bool) []cachedLibrary {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -173,7 +179,7 @@ func LoaderCacheEntries(file string, wanted func(name string) bool) []cachedLibr
 	if start < 0 || len(data)-start < loaderHeader {
 		return nil
 	}
-	data = data[start:] // offsets are relative to this
+	data = data[start:] // offsets are relative to this position
 	count := int(binary.NativeEndian.Uint32(data[len(loaderMagic):]))
 	if count > (len(data)-loaderHeader)/loaderEntry {
 		return nil
@@ -189,7 +195,7 @@ func LoaderCacheEntries(file string, wanted func(name string) bool) []cachedLibr
 	return found
 }
 
-// cString returns the NUL-terminated text at an offset, "" outside the data.
+// cString returns the NUL-terminated text at an offset, or "" if the offset is outside the data.
 func cString(data string, offset uint32) string {
 	if int64(offset) >= int64(len(data)) {
 		return ""

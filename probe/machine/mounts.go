@@ -13,7 +13,7 @@ import (
 )
 
 // Mounts returns the mount table of this process in mount order, with unescaped names. The caller
-// must not change it.
+// must not change the table.
 func Mounts(o Options) ([]*procfs.MountInfo, error) {
 	if o.mounts != nil {
 		return o.mounts()
@@ -21,8 +21,8 @@ func Mounts(o Options) ([]*procfs.MountInfo, error) {
 	return readMounts(o)
 }
 
-// Together returns the options for collectors that run at the same time: the mount table, which
-// half of them need, is read once for all.
+// Together returns options for collectors that run at the same time. With them, the mount table is
+// read once for all collectors; half of the collectors need it.
 func (o Options) Together() Options {
 	o.mounts = sync.OnceValues(func() ([]*procfs.MountInfo, error) { return readMounts(o) })
 	return o
@@ -43,8 +43,9 @@ func readMounts(o Options) ([]*procfs.MountInfo, error) {
 	return table, nil
 }
 
-// MountOf returns the mount of an absolute path without symbolic links: the deepest one, and of
-// several at one mount point the last, which hides the others. It is nil if the table has no root.
+// MountOf returns the mount of an absolute path without symbolic links. It returns the deepest
+// mount. If there are several at one mount point, it returns the last, which hides the others. It
+// returns nil if the table has no root.
 func MountOf(table []*procfs.MountInfo, path string) *procfs.MountInfo {
 	var deepest *procfs.MountInfo
 	for _, m := range table {
@@ -55,12 +56,12 @@ func MountOf(table []*procfs.MountInfo, path string) *procfs.MountInfo {
 	return deepest
 }
 
-// Below reports whether path is dir or below it.
+// Below reports whether path is dir or is below dir.
 func Below(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// Has reports whether the mount or its file system has the option.
+// Has reports whether the mount or its file system has an option.
 func Has(m *procfs.MountInfo, option string) bool {
 	_, onMount := m.Options[option]
 	_, onSuper := m.SuperOptions[option]

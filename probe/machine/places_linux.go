@@ -20,25 +20,25 @@ import (
 )
 
 // PlaceLimit is the time limit for one place. It is well below the limits of the sections that
-// examine places, so that a hung mount affects only its own places.
+// examine places. So a mount that hangs affects only its own places.
 const PlaceLimit = 2 * time.Second
 
-// filesystem is a place's file system, as reported by itself.
+// filesystem describes a place's file system, as the file system reports it.
 type filesystem struct {
-	path     string // nearest existing directory, symbolic links resolved
-	exists   bool   // it is the place itself
+	path     string // nearest existing directory, with symbolic links resolved
+	exists   bool   // path is the place itself
 	writable bool
-	inTheWay string // the file at the path where a directory is needed
+	inTheWay string // a file at the path where the place needs a directory
 	statfs   unix.Statfs_t
 }
 
-// LookAtPlaces fills in the file systems of directories, given their paths.
+// LookAtPlaces sets the facts about the file systems of places whose paths are given.
 func LookAtPlaces(ctx context.Context, o Options, places []facts.Place) error {
 	return lookAtPlaces(ctx, o, places, filesystemOf)
 }
 
-// lookAtPlaces examines all places at the same time, each in a goroutine that is abandoned if it
-// hangs. It reads the mount table last, after every automount.
+// lookAtPlaces examines all places at the same time. Each place has a goroutine, which is abandoned
+// if it hangs. lookAtPlaces reads the mount table at the end, when all automounts have happened.
 func lookAtPlaces(ctx context.Context, o Options, places []facts.Place, stand func(Options, string) (filesystem, error)) error {
 	if len(places) == 0 {
 		return nil
@@ -54,7 +54,7 @@ func lookAtPlaces(ctx context.Context, o Options, places []facts.Place, stand fu
 			ground[i], err = Within(ctx, func() (filesystem, error) { return stand(o, place.Path) })
 			if err != nil {
 				place.Problem = err.Error()
-				ground[i] = filesystem{path: place.Path} // its mount can still be named
+				ground[i] = filesystem{path: place.Path} // the place's mount can still be named
 			}
 		})
 	}
@@ -77,8 +77,8 @@ func lookAtPlaces(ctx context.Context, o Options, places []facts.Place, stand fu
 	return nil
 }
 
-// filesystemOf asks the file system about a place, or about its nearest parent. Every call in it
-// may hang on a dead mount.
+// filesystemOf asks the file system about a place, or about the nearest existing parent. Every call
+// in this function may hang on a dead mount.
 func filesystemOf(o Options, path string) (filesystem, error) {
 	dir, inTheWay, err := nearestExisting(o.At(path))
 	if err != nil {
@@ -95,7 +95,7 @@ func filesystemOf(o Options, path string) (filesystem, error) {
 		path:     o.Without(resolved),
 		exists:   dir == o.At(path),
 		inTheWay: inTheWay,
-		// access(2) also asks the server of a network file system, and writes nothing.
+		// access(2) also asks the server of a network file system. It writes nothing.
 		writable: inTheWay == "" && unix.Faccessat(unix.AT_FDCWD, resolved, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil,
 	}
 	for {
@@ -106,8 +106,8 @@ func filesystemOf(o Options, path string) (filesystem, error) {
 	}
 }
 
-// nearestExisting returns the path itself, or its first existing parent, and what is in the way of
-// a directory: a file, or a dangling link.
+// nearestExisting returns the path itself, or its nearest existing parent. It also returns what
+// blocks the creation of a directory: a file, or a dangling link.
 func nearestExisting(path string) (dir, inTheWay string, err error) {
 	for {
 		info, err := os.Stat(path)
@@ -125,9 +125,9 @@ func nearestExisting(path string) (dir, inTheWay string, err error) {
 	}
 }
 
-// Sizes returns the size of a file system in bytes, the bytes that we may still write, and the
-// files that we may still create. A file system that creates inodes as needed (btrfs, tmpfs with
-// nr_inodes=0) reports 0 of 0 free, which means no limit.
+// Sizes returns the size of a file system in bytes, the bytes that this user may still write, and
+// the number of files that this user may still create. A file system that creates inodes as needed
+// (btrfs, tmpfs with nr_inodes=0) reports 0 of 0 free, which means no limit.
 func Sizes(s *unix.Statfs_t) (total, free, inodes int64) {
 	block := uint64(cmp.Or(s.Frsize, s.Bsize))
 	inodes = math.MaxInt64
@@ -137,7 +137,7 @@ func Sizes(s *unix.Statfs_t) (total, free, inodes int64) {
 	return clamp(s.Blocks * block), clamp(s.Bavail * block), inodes
 }
 
-// clamp limits the huge numbers that network file systems report for "plenty".
+// clamp limits n to the largest int64. Network file systems report huge numbers for "plenty".
 func clamp(n uint64) int64 {
 	return int64(min(n, math.MaxInt64))
 }

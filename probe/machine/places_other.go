@@ -11,7 +11,7 @@ import (
 	"preflight/facts"
 )
 
-// LookAtPlaces works only on Linux, which all nodes run.
+// LookAtPlaces returns an error on systems other than Linux. All nodes run Linux.
 func LookAtPlaces(context.Context, Options, []facts.Place) error {
 	return errors.New("preflight looks at Linux machines only")
 }

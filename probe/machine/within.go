@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// Within runs work in a goroutine of its own. If ctx ends first, the work is abandoned: a system
-// call on a dead mount cannot be interrupted. The error is then the context's cause; a panic is
-// returned as an error too.
+// Within runs work in a separate goroutine. If ctx ends first, Within abandons the work, because a
+// system call on a dead mount cannot be interrupted. In that case the error is the context's cause.
+// Within returns a panic as an error too.
 func Within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	type outcome struct {
 		value T
 		err   error
 	}
-	done := make(chan outcome, 1) // buffered, so that abandoned work can still end
+	done := make(chan outcome, 1) // buffered, so that the goroutine of abandoned work can still end
 	go func() {
 		var end outcome
 		defer func() {
@@ -51,8 +51,8 @@ func Within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	return end.value, end.err
 }
 
-// Ahead returns a context that ends this much before ctx does, or together with ctx if that has no
-// deadline.
+// Ahead returns a context that ends before ctx does, by the given duration. If ctx has no deadline,
+// the two end together.
 func Ahead(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	deadline, limited := ctx.Deadline()
 	if !limited {
@@ -61,7 +61,7 @@ func Ahead(ctx context.Context, by time.Duration) (context.Context, context.Canc
 	return context.WithDeadline(ctx, deadline.Add(-by))
 }
 
-// origin returns the file and line that panicked, when called from a deferred function.
+// origin returns the file and line that panicked. It must be called from a deferred function.
 func origin() string {
 	callers := make([]uintptr, 16)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])
@@ -76,11 +76,11 @@ func origin() string {
 	}
 }
 
-// LastWords is the additional time for a collector that respects its deadline to report itself what
-// delayed it.
+// LastWords is additional time for a collector that respects its deadline. In this time the
+// collector itself can report what delayed it.
 const LastWords = 200 * time.Millisecond
 
-// Elsewhere is the collector for other systems than Linux.
+// Elsewhere is the collector of a section on systems other than Linux.
 func Elsewhere[T any](context.Context, Options) (*T, error) {
 	return nil, errors.New("preflight looks at Linux machines only")
 }

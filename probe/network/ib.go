@@ -21,7 +21,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// peermemMarks are the files by which NCCL decides that the adapter can reach GPU memory (NCCL
+// peermemMarks lists the files by which NCCL decides that the adapter can reach GPU memory (NCCL
 // 2.27, transport/net_ib.cc, ncclIbGdrSupport).
 var peermemMarks = []string{
 	"/sys/kernel/mm/memory_peers/nv_mem/version",
@@ -29,8 +29,8 @@ var peermemMarks = []string{
 	"/sys/module/nvidia_peermem/version",
 }
 
-// CollectIB reads the RDMA adapters from sysfs, and looks for what NCCL needs to use them. If /sys
-// is mounted, no adapter is a fact.
+// CollectIB reads the RDMA adapters from sysfs, and searches for the files that NCCL needs to use
+// them. If /sys is mounted and shows no adapter, that is a fact.
 func CollectIB(_ context.Context, o machine.Options) (*facts.IB, error) {
 	seen := &facts.IB{Devices: []facts.HCA{}, Verbs: []string{}}
 	devices, err := os.ReadDir(o.At("/sys/class/infiniband"))
@@ -45,7 +45,7 @@ func CollectIB(_ context.Context, o machine.Options) (*facts.IB, error) {
 		adapter := hca(o.At("/sys/class/infiniband/" + device.Name()))
 		adapter.Verbs = nodes[adapter.Name]
 		for i := range adapter.Ports {
-			if port := &adapter.Ports[i]; o.Root == "" && port.LinkLayer == "Ethernet" && port.NetDev != "" { // netlink reads only the real machine
+			if port := &adapter.Ports[i]; o.Root == "" && port.LinkLayer == "Ethernet" && port.NetDev != "" { // netlink reads only the real machine, not a recorded one
 				port.QoS = qosOf(port.NetDev)
 			}
 		}
@@ -57,7 +57,8 @@ func CollectIB(_ context.Context, o machine.Options) (*facts.IB, error) {
 	return seen, nil
 }
 
-// hca reads one directory of /sys/class/infiniband. What a driver does not report is empty.
+// hca reads one directory of /sys/class/infiniband. A field is empty if the driver does not report
+// it.
 func hca(dir string) facts.HCA {
 	device := facts.HCA{
 		Name:     filepath.Base(dir),
@@ -99,9 +100,9 @@ func ibPort(device, dir string, number int) facts.IBPort {
 	return port
 }
 
-// slots yields the content of a table of GIDs or pkeys, by slot. Tables have up to 256 slots and
-// are filled from the start. So the end is a missing slot, or many empty ones in a row; a hole that
-// a removed address left is shorter.
+// slots yields the content of a table of GIDs or pkeys, by slot. A table has up to 256 slots and is
+// filled from the start. So a missing slot, or many empty slots in a row, mean the end of the
+// table. The hole that a removed address leaves is shorter.
 func slots(table string, empty func(value string) bool) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for index, run := 0, 0; run < 32; index++ {
@@ -119,8 +120,8 @@ func slots(table string, empty func(value string) bool) iter.Seq2[int, string] {
 	}
 }
 
-// gids returns the GIDs of a port. The kernel refuses to give the type of an empty slot, in
-// containers sometimes of any slot.
+// gids returns the GIDs of a port. The kernel refuses to give the type of an empty slot. In
+// containers it sometimes refuses to give the type of any slot.
 func gids(port string) []facts.GID {
 	var held []facts.GID
 	for index, gid := range slots(port+"/gids", func(gid string) bool { return strings.Trim(gid, "0:") == "" }) {
@@ -129,8 +130,8 @@ func gids(port string) []facts.GID {
 	return held
 }
 
-// pkeys returns the pkeys of a port, in the order of the table, and their slots unless those are
-// the first ones.
+// pkeys returns the pkeys of a port, in the order of the table. It also returns their slots, unless
+// these are the first slots of the table.
 func pkeys(port string) (held []string, places []int) {
 	for index, key := range slots(port+"/pkeys", func(key string) bool { return key == "0x0000" }) {
 		held, places = append(held, key), append(places, index)
@@ -141,8 +142,8 @@ func pkeys(port string) (held []string, places []int) {
 	return held, places
 }
 
-// netDevice returns the interface that belongs to a port: for RoCE the one from which its GIDs are
-// made, for InfiniBand the IPoIB interface with its number.
+// netDevice returns the interface that belongs to a port. For RoCE it is the interface from which
+// the port's GIDs are made. For InfiniBand it is the IPoIB interface with the port's number.
 func netDevice(device, port string, number int, held []facts.GID) string {
 	for _, gid := range held {
 		if name := machine.Line(fmt.Sprintf("%s/gid_attrs/ndevs/%d", port, gid.Index)); name != "" {
@@ -151,14 +152,14 @@ func netDevice(device, port string, number int, held []facts.GID) string {
 	}
 	interfaces, _ := filepath.Glob(device + "/device/net/*") // fails only on a bad pattern
 	for _, path := range interfaces {
-		if machine.Line(path+"/dev_port") == strconv.Itoa(number-1) { // counts from 0, ports count from 1
+		if machine.Line(path+"/dev_port") == strconv.Itoa(number-1) { // dev_port counts from 0, while ports count from 1
 			return filepath.Base(path)
 		}
 	}
 	return ""
 }
 
-// parseState returns the word in "4: ACTIVE" or "5: LinkUp".
+// parseState returns the word in texts such as "4: ACTIVE" or "5: LinkUp".
 func parseState(text string) string {
 	_, word, found := strings.Cut(text, ":")
 	if !found {
@@ -167,7 +168,7 @@ func parseState(text string) string {
 	return strings.TrimSpace(word)
 }
 
-// parseLID parses "0x1c", 0 for no LID.
+// parseLID parses a LID such as "0x1c". It returns 0 if there is no LID.
 func parseLID(text string) int {
 	lid, err := strconv.ParseUint(text, 0, 32)
 	if err != nil {
@@ -176,7 +177,8 @@ func parseLID(text string) int {
 	return int(lid)
 }
 
-// parseRate parses "400 Gb/sec (4X NDR)" or "2.5 Gb/sec (1X SDR)" into bits per second and lanes.
+// parseRate parses a rate such as "400 Gb/sec (4X NDR)" or "2.5 Gb/sec (1X SDR)" into bits per
+// second and lanes.
 func parseRate(text string) (bitsPerSecond int64, width string) {
 	number, rest, found := strings.Cut(text, " Gb/sec")
 	gigabits, err := strconv.ParseFloat(number, 64)
@@ -190,9 +192,11 @@ func parseRate(text string) (bitsPerSecond int64, width string) {
 	return int64(gigabits * 1e9), width
 }
 
-// verbs returns the device nodes through which programs use RDMA adapters, and those that this
-// session may not use: because of a container's device cgroup, which no mode shows, or because of
-// the mode. Opening and closing one starts nothing in an adapter: the kernel creates a file, and a
+// verbs returns the device nodes through which programs use RDMA adapters, and the nodes that this
+// session may not use. The cause is a container's device cgroup, which no file mode shows, or the
+// file mode.
+//
+// Opening and closing a node starts nothing in the adapter. The kernel creates a file, and a
 // context only on request (Linux 6.8, drivers/infiniband/core/uverbs_main.c, ib_uverbs_open).
 func verbs(o machine.Options) (nodes []string, refused []facts.DeviceNode) {
 	nodes = []string{}
@@ -210,8 +214,8 @@ func verbs(o machine.Options) (nodes []string, refused []facts.DeviceNode) {
 	return nodes, refused
 }
 
-// verbsOf maps adapters to their device nodes. A container may see all adapters of its machine, and
-// have the nodes of a few.
+// verbsOf maps adapters to their device nodes. A container may see all adapters of its machine, but
+// have the device nodes of only a few.
 func verbsOf(o machine.Options) map[string]string {
 	nodes := map[string]string{}
 	entries, _ := filepath.Glob(o.At("/sys/class/infiniband_verbs/uverbs*")) // fails only on a bad pattern
@@ -223,15 +227,16 @@ func verbsOf(o machine.Options) map[string]string {
 	return nodes
 }
 
-// rdmaNames are the libraries for RDMA: verbs, and the user-space half of Mellanox's driver. NCCL
-// loads the first, which loads the second.
+// rdmaNames lists the libraries for RDMA: verbs, and the user-space part of Mellanox's driver. NCCL
+// loads the first library, which loads the second.
 var rdmaNames = []string{"libibverbs.so.1", "libmlx5.so.1"}
 
 // pluginName matches a library that NCCL loads as its network or tuner plugin. NCCL never requests
 // a name with a version at the end.
 var pluginName = lazyregexp.New(`^libnccl-(net|tuner)(-[^/]+)?\.so$`)
 
-// rdmaLibraries returns the libraries that exist, each where the loader finds it first; never nil.
+// rdmaLibraries returns the libraries that exist, each at the first path where the loader finds it.
+// The result is never nil.
 func rdmaLibraries(o machine.Options, libraryPath string) []facts.RDMALibrary {
 	found := []facts.RDMALibrary{}
 	for _, name := range append(slices.Clone(rdmaNames), pluginNames(o, libraryPath)...) {
@@ -253,14 +258,14 @@ func isPlugin(name string) bool {
 func pluginNames(o machine.Options, libraryPath string) []string {
 	var names []string
 	var seen []os.FileInfo
-	for _, c := range machine.LoaderOrder(o, libraryPath, "") { // an empty name gives the directories themselves
+	for _, c := range machine.LoaderOrder(o, libraryPath, "") { // with an empty name, the candidates are the directories
 		dir, err := os.Open(o.At(c.Path))
 		if err != nil {
 			continue
 		}
 		info, err := dir.Stat()
 		same := func(other os.FileInfo) bool { return os.SameFile(info, other) }
-		if err == nil && !slices.ContainsFunc(seen, same) { // /lib is usually /usr/lib, and each has thousands of entries
+		if err == nil && !slices.ContainsFunc(seen, same) { // /lib is usually a link to /usr/lib, and each has thousands of entries
 			seen = append(seen, info)
 			entries, _ := dir.Readdirnames(-1) // a partial list is better than nothing
 			names = append(names, slices.DeleteFunc(entries, func(name string) bool { return !isPlugin(name) })...)

@@ -23,12 +23,12 @@ import (
 	"preflight/probe/machine"
 )
 
-// tcpListen is TCP_LISTEN of the kernel's include/net/tcp_states.h.
+// tcpListen is the value of TCP_LISTEN in the kernel's include/net/tcp_states.h.
 const tcpListen = 0x0a
 
-// launchPorts are the default rendezvous ports of a launch: torchrun's rendezvous and torch's
-// store. Finding a socket's holder needs a scan of all processes, which is worth it only for these
-// and the master port.
+// launchPorts lists the default rendezvous ports of a launch, for torchrun's rendezvous and for
+// torch's store. To find the process that holds a socket, preflight must scan all processes. It
+// does so only for these ports and the master port.
 var launchPorts = []int{29400, 29500}
 
 // listeners lists the TCP ports on which processes listen in this network namespace, by port.
@@ -44,7 +44,7 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 	wanted := slices.DeleteFunc(slices.Clone(found), func(s *socket) bool {
 		return s.Port != o.MasterPort && !slices.Contains(launchPorts, s.Port)
 	})
-	isHere := o.Root == "" && len(wanted) > 0 // not a recorded machine
+	isHere := o.Root == "" && len(wanted) > 0 // false for a recorded machine
 	for _, s := range wanted {
 		if isHere {
 			s.turn = hostsys.HasTurn(hostsys.TurnAtPort(s.Port))
@@ -52,7 +52,8 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 	}
 	findHolders(ctx, proc, wanted)
 	if isHere {
-		// A socket that is gone by now has no holder to find, and is in no one's way.
+		// A socket that has been closed in the meantime has no holder to find, and blocks no
+		// launch.
 		left, err := listening(o, proc)
 		if err != nil {
 			return nil, fmt.Errorf("listening ports: %w", err)
@@ -76,12 +77,12 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 type socket struct {
 	facts.Listener
 	inode uint64
-	turn  *hostsys.Taken // the preflight that has the turn at its port
+	turn  *hostsys.Taken // the preflight that has the turn at the socket's port
 }
 
 // isPreflight reports whether the socket belongs to the preflight that has the turn at its port. A
-// preflight that finds another program at the port also has the turn for a moment. The two are
-// distinguished by their process IDs, or at least by their users.
+// preflight that finds another program at the port also has the turn for a moment. isPreflight
+// distinguishes the two programs by their process IDs, or at least by their users.
 func (s *socket) isPreflight() bool {
 	address, err := netip.ParseAddr(s.Address)
 	switch {
@@ -93,8 +94,8 @@ func (s *socket) isPreflight() bool {
 	return s.turn.UID == s.UID
 }
 
-// listening returns the listening sockets. For a recorded machine, and if the kernel cannot answer
-// the netlink query, they are read from a file.
+// listening returns the listening sockets. It reads them from a file for a recorded machine, and if
+// the kernel cannot answer the netlink query.
 func listening(o machine.Options, proc procfs.FS) (found []*socket, err error) {
 	if o.Root == "" {
 		if found, err := listeningByKernel(); err == nil {
@@ -108,7 +109,7 @@ func listening(o machine.Options, proc procfs.FS) (found []*socket, err error) {
 	}
 	//lint:ignore SA1019 as above
 	six, err := proc.NetTCP6()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6 has no such file
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // this file does not exist if the kernel has no IPv6
 		return nil, err
 	}
 	for _, s := range append(sockets, six...) {
@@ -119,8 +120,8 @@ func listening(o machine.Options, proc procfs.FS) (found []*socket, err error) {
 	return found, nil
 }
 
-// findHolders sets the process that has each socket open. Without privileges other users' processes
-// cannot be read; their sockets keep no holder.
+// findHolders sets the process that has each socket open. Without privileges it cannot read other
+// users' processes, and their sockets get no holder.
 func findHolders(ctx context.Context, proc procfs.FS, wanted []*socket) {
 	missing := len(wanted)
 	if missing == 0 {
@@ -141,7 +142,7 @@ func findHolders(ctx context.Context, proc procfs.FS, wanted []*socket) {
 			if at < 0 {
 				continue
 			}
-			command, _ := process.CmdLine() // a process that just ended has none
+			command, _ := process.CmdLine() // a process that has just ended has none
 			wanted[at].PID, wanted[at].Command = process.PID, shortCommand(command)
 			missing--
 		}
@@ -151,15 +152,16 @@ func findHolders(ctx context.Context, proc procfs.FS, wanted []*socket) {
 	}
 }
 
-// parseSocketLink parses the target of /proc/PID/fd/N for a socket: "socket:[12345]".
+// parseSocketLink parses the target of a link /proc/PID/fd/N that leads to a socket:
+// "socket:[12345]".
 func parseSocketLink(target string) (inode uint64, ok bool) {
 	number, isSocket := strings.CutPrefix(target, "socket:[")
 	inode, err := strconv.ParseUint(strings.TrimSuffix(number, "]"), 10, 64)
 	return inode, isSocket && err == nil
 }
 
-// shortCommand returns enough of a command line to recognise a process: at most four words. It ends
-// before the first word with a value, because values may be secrets.
+// shortCommand returns enough of a command line to recognise a process, but no more than four
+// words. It ends before the first word with a value, because values may be secrets.
 func shortCommand(words []string) string {
 	var kept []string
 	for i, word := range words {
@@ -171,9 +173,9 @@ func shortCommand(words []string) string {
 	return strings.Join(kept, " ")
 }
 
-// listeningByKernel asks the kernel for only the listening sockets. /proc/net/tcp goes through
-// every bucket of the connection table, however few connections there are: half a million buckets
-// on a large machine.
+// listeningByKernel asks the kernel for only the listening sockets. Reading /proc/net/tcp goes
+// through every bucket of the connection table, even if there are few connections. A large machine
+// has half a million buckets.
 func listeningByKernel() (found []*socket, err error) {
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
@@ -193,18 +195,19 @@ func listeningByKernel() (found []*socket, err error) {
 	return found, nil
 }
 
-// Sizes from the kernel's include/uapi/linux/inet_diag.h: struct inet_diag_req_v2 and struct
-// inet_diag_msg, each with a struct inet_diag_sockid in it.
+// These sizes are from the kernel's include/uapi/linux/inet_diag.h: struct inet_diag_req_v2 and
+// struct inet_diag_msg. Each contains a struct inet_diag_sockid.
 const (
 	sizeOfQuestion  = 56
 	sizeOfDiagnosis = 72
 )
 
-// listenersOf returns a struct inet_diag_req_v2.
+// listenersOf returns a struct inet_diag_req_v2 that asks for the listening sockets of an address
+// family.
 func listenersOf(family byte) []byte {
 	question := make([]byte, sizeOfQuestion)
 	question[0], question[1] = family, unix.IPPROTO_TCP
-	binary.NativeEndian.PutUint32(question[4:], 1<<tcpListen) // idiag_states
+	binary.NativeEndian.PutUint32(question[4:], 1<<tcpListen) // field idiag_states
 	return question
 }
 

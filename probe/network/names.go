@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network reads what carries a launch between nodes: interfaces and routes, listeners,
-// names, and RDMA adapters. It sends nothing to another node; it asks only name servers.
+// Package network reads facts about what carries a launch between nodes: interfaces and routes,
+// listeners, names, and RDMA adapters. It sends nothing to another node; it asks only name servers.
 package network
 
 import (
@@ -29,15 +29,16 @@ const (
 	// lookupLimit is the time limit for one name. A name server that takes longer would delay every
 	// connection of the launch by as much.
 	lookupLimit = 3 * time.Second
-	// lastLookup is how long before the section's deadline lookups end, so that the results so far
-	// are still reported.
+	// lastLookup is how long before the section's deadline the lookups end. That leaves time to
+	// report the results.
 	lastLookup = 300 * time.Millisecond
 )
 
 // lookup resolves one name to its addresses, in the resolver's order.
 type lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 
-// CollectNames resolves the names that the launch will resolve, as glibc would on this node.
+// CollectNames resolves the names that the launch will resolve, in the same way as glibc on this
+// node.
 func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) {
 	own, err := os.Hostname()
 	if err != nil {
@@ -63,7 +64,7 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	}, nil
 }
 
-// lookUpAll resolves every distinct name, with at most workers queries at the same time, and
+// lookUpAll resolves every distinct name, with no more than workers queries at the same time. It
 // returns the answers in the order of names.
 func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []facts.Lookup {
 	var answers []facts.Lookup
@@ -81,9 +82,9 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []f
 			return nil
 		})
 	}
-	_ = asking.Wait() // each answer has its own error
+	_ = asking.Wait() // each answer holds its own error
 
-	// If there was less time than one name may take, no name can have taken too long.
+	// If there was less time than the limit for one name, no name can have taken too long.
 	if ctx.Err() != nil && time.Since(began) < lookupLimit {
 		for i := range answers {
 			if answers[i].Unanswered {
@@ -94,7 +95,7 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []f
 	return answers
 }
 
-// lookUp resolves one name as written in a hostfile, without the user of user@host.
+// lookUp resolves one name as the hostfile spells it. It ignores the user in user@host.
 func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
 	answer := facts.Lookup{Name: name, Addresses: []string{}}
 	if ctx.Err() != nil {
@@ -116,7 +117,7 @@ func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
 	return answer
 }
 
-// bare returns a hostfile's name without its user.
+// bare returns a hostfile name without its user.
 func bare(name string) string { return name[strings.LastIndex(name, "@")+1:] }
 
 // lookupProblem returns why a name did not resolve.
@@ -144,8 +145,8 @@ func lookupProblem(err error) string {
 	return problem
 }
 
-// hostsTraps returns the lines of /etc/hosts that give the machine's own name a loopback address,
-// with single blanks and without comments.
+// hostsTraps returns the lines of /etc/hosts that map the machine's own name to a loopback address.
+// The lines have one space between words and no comments.
 func hostsTraps(hosts []hostsys.HostsLine, own string) []string {
 	traps := []string{}
 	for _, line := range hosts {
@@ -157,8 +158,8 @@ func hostsTraps(hosts []hostsys.HostsLine, own string) []string {
 	return traps
 }
 
-// docker returns the subnets of networks in Docker's configuration, nil if that cannot be read or
-// parsed.
+// docker returns the subnets of networks in Docker's configuration. It returns nil if the
+// configuration cannot be read or parsed.
 func docker(o machine.Options) *facts.Docker {
 	text, err := os.ReadFile(o.At("/etc/docker/daemon.json"))
 	if errors.Is(err, fs.ErrNotExist) {

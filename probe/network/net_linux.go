@@ -24,8 +24,8 @@ import (
 	"preflight/probe/machine"
 )
 
-// tcpSettings are the sysctls that affect whether and how fast connections of a launch are made, or
-// how long a dead one counts as alive.
+// tcpSettings lists the sysctls that affect a launch's connections: whether and how fast they are
+// made, and how long a dead connection counts as alive.
 var tcpSettings = []string{
 	"net.core.netdev_max_backlog",
 	"net.core.rmem_max",
@@ -50,8 +50,8 @@ var tcpSettings = []string{
 }
 
 // CollectNet reads the network namespace of this process. Interfaces and routes come from the
-// kernel through netlink and not from sysfs, which may show another namespace. A setting that this
-// kernel does not have stays 0 or is not in the map.
+// kernel through netlink and not from sysfs, which may show another namespace. If this kernel does
+// not have a setting, the field stays 0, or the map has no entry for it.
 func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 	links, err := interfaces(o)
 	if err != nil {
@@ -85,8 +85,8 @@ func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 	return seen, nil
 }
 
-// sysctl returns a kernel setting with single blanks between words, "" if this kernel does not have
-// it.
+// sysctl returns a kernel setting with one space between words. It returns "" if this kernel does
+// not have the setting.
 func sysctl(o machine.Options, name string) string {
 	value := machine.Line(o.At("/proc/sys/" + strings.ReplaceAll(name, ".", "/")))
 	return strings.Join(strings.Fields(value), " ")
@@ -99,7 +99,7 @@ func parsePortRange(text string) (low, high int) {
 	return low, high
 }
 
-// neighbours returns the kernel's neighbour tables, nil if it does not report them.
+// neighbours returns the kernel's neighbour tables, or nil if the kernel does not report them.
 func neighbours() (tables []facts.NeighbourTable) {
 	found, err := hostsys.NeighbourTables()
 	learned, notListed := hostsys.LearnedNeighbours()
@@ -115,19 +115,19 @@ func neighbours() (tables []facts.NeighbourTable) {
 	return tables
 }
 
-// hasIPv6 reports whether the kernel has IPv6 (its address table exists) and it is not disabled for
-// all interfaces.
+// hasIPv6 reports whether the kernel has IPv6 (its address table exists), and IPv6 is not disabled
+// for all interfaces.
 func hasIPv6(o machine.Options) bool {
 	return machine.Exists(o.At("/proc/net/if_inet6")) && sysctl(o, "net.ipv6.conf.all.disable_ipv6") == "0"
 }
 
-// routes asks the kernel how packets to each peer would leave, in the order of the peers' names,
-// over one socket.
+// routes asks the kernel how packets to each peer would leave this node. It asks over one socket,
+// and the result has the order of the peers' names.
 func routes(peers map[string]string, links []facts.Interface) []facts.Route {
 	found := []facts.Route{}
 	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		kernel = &netlink.Handle{} // it opens a socket per request, and returns the error
+		kernel = &netlink.Handle{} // this handle opens a socket per request, and returns the error
 	}
 	defer kernel.Close()
 	for _, name := range slices.Sorted(maps.Keys(peers)) {
@@ -143,7 +143,7 @@ func routeTo(kernel *netlink.Handle, name, to string, links []facts.Interface) f
 		route.Error = "not an IP address"
 		return route
 	}
-	// A link-local address has a meaning only together with its interface.
+	// A link-local address is meaningful only together with its interface.
 	options := &netlink.RouteGetOptions{Oif: address.Zone()}
 	found, err := kernel.RouteGetWithOptions(address.Unmap().AsSlice(), options)
 	if err == nil && len(found) == 0 {
@@ -170,14 +170,14 @@ func interfaceName(links []facts.Interface, index int) string {
 			return link.Name
 		}
 	}
-	return fmt.Sprintf("interface %d", index) // it came up after the list was read
+	return fmt.Sprintf("interface %d", index) // the interface was created after the list was read
 }
 
-// interfaces lists the links of this network namespace by index, each with its addresses in the
-// order in which getifaddrs, and so NCCL, returns them.
+// interfaces lists the links of this network namespace by index. Each link has its addresses in the
+// order in which getifaddrs returns them. NCCL uses that order too.
 func interfaces(o machine.Options) ([]facts.Interface, error) {
 	links, err := netlink.LinkList()
-	// An interrupted dump means that the list changed while we read it; a partial list is better
+	// An interrupted dump means that the list changed while it was read. A partial list is better
 	// than none.
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("interfaces: %w", err)
@@ -210,7 +210,8 @@ func interfaces(o machine.Options) ([]facts.Interface, error) {
 	return found, nil
 }
 
-// addressesOf returns one link's prefixes, IPv4 before IPv6, otherwise in the kernel's order.
+// addressesOf returns the prefixes of one link, IPv4 before IPv6, and otherwise in the kernel's
+// order.
 func addressesOf(all []netlink.Addr, index int) []string {
 	v4, v6 := []string{}, []string{}
 	for _, address := range all {
@@ -234,11 +235,11 @@ func masterName(links []netlink.Link, index int) string {
 	return ""
 }
 
-// dockerBridge matches Docker's bridge for a user-defined network: br- and the first twelve digits
-// of the network's ID.
+// dockerBridge matches the name of Docker's bridge for a user-defined network: br- and the first
+// twelve digits of the network's ID.
 var dockerBridge = lazyregexp.New(`^br-[0-9a-f]{12}$`)
 
-// linkKinds maps the kernel's link types (IFLA_INFO_KIND) to our kinds.
+// linkKinds maps the kernel's link types (IFLA_INFO_KIND) to the values of Interface.Kind.
 var linkKinds = map[string]string{
 	"bridge": "bridge", "openvswitch": "bridge",
 	"veth": "veth", "netkit": "veth",
@@ -252,8 +253,8 @@ var linkKinds = map[string]string{
 	"bareudp": "tunnel", "ovpn": "tunnel",
 }
 
-// linkKind returns the kind of one link. linkType is the kernel's link type, "device" if a driver
-// made the link without one; encap is the hardware type.
+// linkKind returns the kind of one link. linkType is the kernel's link type, or "device" if a
+// driver made the link without a type. encap is the hardware type.
 func linkKind(name, linkType, encap string, device, wireless bool) string {
 	kind, known := linkKinds[linkType]
 	switch {
@@ -275,9 +276,9 @@ func linkKind(name, linkType, encap string, device, wireless bool) string {
 	return "other"
 }
 
-// sysfsLink is a link's directory in sysfs, "" if there is no reliable one. A /sys that was mounted
-// in another network namespace shows that namespace's links, where the same names mean other
-// devices.
+// sysfsLink is a link's directory in sysfs, or "" if there is no reliable directory. If /sys was
+// mounted in another network namespace, it shows the links of that namespace. There, the same names
+// stand for other devices.
 type sysfsLink string
 
 func openSysfsLink(o machine.Options, name string, index int, mac string) sysfsLink {
@@ -292,7 +293,7 @@ func (l sysfsLink) path(entry string) string { return filepath.Join(string(l), e
 
 func (l sysfsLink) has(entry string) bool { return l != "" && machine.Exists(l.path(entry)) }
 
-// driver returns "" for a link without a device.
+// driver returns the driver of the link's device, or "" if the link has no device.
 func (l sysfsLink) driver() string {
 	if l == "" {
 		return ""
@@ -300,8 +301,8 @@ func (l sysfsLink) driver() string {
 	return machine.Driver(l.path("device"))
 }
 
-// speed is in bits per second. The file has megabits; it cannot be read while a link is down, and
-// is -1 if the driver does not know.
+// speed returns the link's speed in bits per second. The file in sysfs has megabits per second. It
+// cannot be read while the link is down, and contains -1 if the driver does not know the speed.
 func (l sysfsLink) speed() *int64 {
 	megabits, known := machine.Number(l.path("speed"))
 	if l == "" || !known || megabits <= 0 {

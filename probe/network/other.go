@@ -11,5 +11,5 @@ import (
 
 func qosOf(string) *facts.QoS { return nil }
 
-// Interfaces, routes and sockets come from netlink, which only Linux has.
+// Interfaces, routes and sockets come from netlink. Only Linux has netlink.
 var CollectNet = machine.Elsewhere[facts.Net]

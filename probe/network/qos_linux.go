@@ -12,19 +12,19 @@ import (
 	"preflight/facts"
 )
 
-// Parts of an RTM_GETDCB message (include/uapi/linux/dcbnl.h, Linux 6.8).
+// These are parts of an RTM_GETDCB message (include/uapi/linux/dcbnl.h, Linux 6.8).
 const (
 	dcbHeader  = 4  // struct dcbmsg: family, command, padding
 	dcbIEEEGet = 21 // DCB_CMD_IEEE_GET
 	dcbName    = 1  // DCB_ATTR_IFNAME
-	dcbIEEE    = 13 // DCB_ATTR_IEEE, which contains:
+	dcbIEEE    = 13 // DCB_ATTR_IEEE, which contains the next two attributes
 	ieeePFC    = 2  // DCB_ATTR_IEEE_PFC, a struct ieee_pfc, whose second byte has a bit for each priority
 	ieeeApps   = 3  // DCB_ATTR_IEEE_APP_TABLE, a list of struct dcb_app: selector, priority, protocol
 	appDSCP    = 5  // IEEE_8021QAZ_APP_SEL_DSCP
 )
 
-// qosOf returns how an interface sorts packets and pauses senders, nil if its driver does not
-// report it.
+// qosOf describes how an interface sorts packets and pauses senders. It returns nil if the
+// interface's driver does not report that.
 func qosOf(name string) *facts.QoS {
 	messages, err := askDCB(name)
 	if err != nil || len(messages) == 0 {
@@ -39,7 +39,8 @@ type dcbMessage [dcbHeader]byte
 func (dcbMessage) Len() int            { return dcbHeader }
 func (m dcbMessage) Serialize() []byte { return m[:] }
 
-// askDCB asks the kernel. Only changes need a privilege (net/dcb/dcbnl.c, dcb_doit).
+// askDCB asks the kernel for an interface's settings. Only changes need a privilege
+// (net/dcb/dcbnl.c, dcb_doit).
 func askDCB(name string) ([][]byte, error) {
 	return dcbQuestion(name).Execute(unix.NETLINK_ROUTE, unix.RTM_GETDCB)
 }
@@ -51,8 +52,8 @@ func dcbQuestion(name string) *nl.NetlinkRequest {
 	return request
 }
 
-// parseQoS parses the answer. mlx5 sorts by DSCP as soon as one code point is configured, and
-// before that by the VLAN tag (drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c,
+// parseQoS parses the kernel's answer. mlx5 sorts by DSCP as soon as one code point is configured.
+// Without any, it sorts by the VLAN tag (drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c,
 // mlx5e_dcbnl_ieee_setapp).
 func parseQoS(message []byte) *facts.QoS {
 	if len(message) < dcbHeader {
@@ -79,7 +80,7 @@ func parseQoS(message []byte) *facts.QoS {
 					}
 				}
 			case kind == ieeeApps:
-				apps, _ := nl.ParseRouteAttr(attribute.Value) // malformed data gives none
+				apps, _ := nl.ParseRouteAttr(attribute.Value) // malformed data gives no entries
 				for _, app := range apps {
 					if len(app.Value) >= 4 && app.Value[0] == appDSCP {
 						result.Trust = facts.TrustDSCP

@@ -14,7 +14,7 @@ import (
 	"preflight/facts"
 )
 
-// card is a GPU that is being asked.
+// card is a GPU about which the reader asks the driver.
 type card struct {
 	*caller
 	device nvml.Device // nil if the driver gave no handle
@@ -22,16 +22,16 @@ type card struct {
 	links  []link
 }
 
-// card asks one GPU for everything and writes the result after each part, so that a call that hangs
-// loses only what would come after it. It returns nil for a GPU that is counted and not shown to us
-// (nvml.h, nvmlDeviceGetCount_v2).
+// card asks for all properties of one GPU. It writes the result after each part, so that a call
+// that hangs loses only the parts after it. It returns nil for a GPU that is counted but not shown
+// to this session (nvml.h, nvmlDeviceGetCount_v2).
 func (r *reader) card(index int) *card {
 	c := &card{caller: &caller{reader: r, card: &index}, seen: facts.Card{Index: index}}
 	c.announce("nvmlDeviceGetHandleByIndex_v2")
 	device, ret := r.library.DeviceGetHandleByIndex(index)
 	switch ret {
 	case nvml.SUCCESS:
-	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_OPERATING_SYSTEM: // the latter if a cgroup denies it
+	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_OPERATING_SYSTEM: // the second error occurs if a cgroup denies the GPU
 		return nil
 	default:
 		c.fails("nvmlDeviceGetHandleByIndex_v2", ret)
@@ -57,7 +57,7 @@ func (c *card) write() {
 	c.send(Line{Seen: &c.seen})
 }
 
-// pair is the result of a call with two results.
+// pair holds the result of a call with two results.
 type pair[T any] struct{ first, second T }
 
 func both[T any](call func() (T, T, nvml.Return)) func() (pair[T], nvml.Return) {
@@ -67,13 +67,13 @@ func both[T any](call func() (T, T, nvml.Return)) func() (pair[T], nvml.Return) 
 	}
 }
 
-// bind binds the argument of a call.
+// bind returns a function that makes the call with the given argument.
 func bind[A, T any](call func(A) (T, nvml.Return), argument A) func() (T, nvml.Return) {
 	return func() (T, nvml.Return) { return call(argument) }
 }
 
 func (c *card) identity() {
-	// The address comes first: it identifies a GPU that fails at anything else.
+	// The address comes first, because it identifies a GPU that fails at all other calls.
 	if pci, ok := result(c.caller, c.device.GetPciInfo, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"); ok {
 		c.seen.Address = address(pci)
 	}
@@ -89,34 +89,35 @@ func (c *card) identity() {
 	}
 }
 
-// address returns a PCI address in sysfs's spelling. A GPU is function 0.
+// address returns a PCI address as sysfs spells it. The function number of a GPU is 0.
 func address(pci nvml.PciInfo) string {
 	return fmt.Sprintf("%04x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
 }
 
 const (
-	// mostCPUs and mostNodes are the sizes requested; more than a machine has does no harm.
+	// mostCPUs and mostNodes are the sizes of the masks that are requested. Requesting more than a
+	// machine has does no harm.
 	mostCPUs  = 4096
 	mostNodes = 256
-	// affinityNode is NVML_AFFINITY_SCOPE_NODE (nvml.h).
+	// affinityNode is the value of NVML_AFFINITY_SCOPE_NODE (nvml.h).
 	affinityNode = 0
 )
 
-// place sets the CPUs and the NUMA node near the GPU. It does not use nvmlDeviceGetNumaNodeId,
-// which returns the GPU's own node if its memory is a NUMA node, as on Grace Hopper.
+// place sets the CPUs and the NUMA node near the GPU. It does not use nvmlDeviceGetNumaNodeId. If
+// the GPU's memory is itself a NUMA node, as on Grace Hopper, that call returns the GPU's own node.
 func (c *card) place() {
 	if mask, ok := result(c.caller, bind(c.device.GetCpuAffinity, mostCPUs), "nvmlDeviceGetCpuAffinity"); ok {
 		c.seen.CPUs = facts.Ranges(members(mask))
 	}
 	nodes := func() ([]uint, nvml.Return) { return c.device.GetMemoryAffinity(mostNodes, affinityNode) }
 	if mask, ok := result(c.caller, nodes, "nvmlDeviceGetMemoryAffinity"); ok {
-		if near := members(mask); len(near) == 1 { // several nodes give no single place
+		if near := members(mask); len(near) == 1 { // several near nodes give no single NUMA node
 			c.seen.NUMANode = &near[0]
 		}
 	}
 }
 
-// members returns the numbers of a mask's set bits.
+// members returns the numbers of the bits that are set in a mask.
 func members(mask []uint) []int {
 	var numbers []int
 	for i, word := range mask {
@@ -127,8 +128,8 @@ func members(mask []uint) []int {
 	return numbers
 }
 
-// memory prefers the call that reports the driver's own share separately: the older one counts it
-// as used (nvml.h, nvmlMemory_t and nvmlMemory_v2_t).
+// memory prefers the newer call, which reports the driver's share separately. The older call counts
+// that share as used (nvml.h, nvmlMemory_t and nvmlMemory_v2_t).
 func (c *card) memory() {
 	if memory, ok := result(c.caller, c.device.GetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo_v2"); ok {
 		c.seen.Memory, c.seen.MemoryUsed, c.seen.MemoryReserved = int64(memory.Total), new(int64(memory.Used)), new(int64(memory.Reserved))
@@ -159,8 +160,8 @@ func (c *card) clocks() {
 	clock.MaxSM = megahertz("nvmlDeviceGetMaxClockInfo", c.device.GetMaxClockInfo, nvml.CLOCK_SM)
 	clock.MaxMemory = megahertz("nvmlDeviceGetMaxClockInfo", c.device.GetMaxClockInfo, nvml.CLOCK_MEM)
 
-	// Every GPU with application clocks has a value for them; they count as set if they differ from
-	// the default.
+	// Every GPU with application clocks has values for them. They count as set if they differ from
+	// the default values.
 	set := megahertz("nvmlDeviceGetApplicationsClock", c.device.GetApplicationsClock, nvml.CLOCK_SM)
 	usual := megahertz("nvmlDeviceGetDefaultApplicationsClock", c.device.GetDefaultApplicationsClock, nvml.CLOCK_SM)
 	if set != cmp.Or(usual, clock.MaxSM) {
@@ -169,8 +170,8 @@ func (c *card) clocks() {
 	c.throttle()
 }
 
-// throttleNames are the bits of nvmlClocksEventReasons in order (nvml.h), with the names used in
-// facts.
+// throttleNames lists the bits of nvmlClocksEventReasons in order (nvml.h), with the names that
+// facts use.
 var throttleNames = []string{
 	"gpu-idle", "applications-clocks", "sw-power-cap", "hw-slowdown", "sync-boost",
 	"sw-thermal", "hw-thermal", "hw-power-brake", "display-clocks",
@@ -178,7 +179,7 @@ var throttleNames = []string{
 
 func (c *card) throttle() {
 	reasons, ok := result(c.caller, c.device.GetCurrentClocksEventReasons, "nvmlDeviceGetCurrentClocksEventReasons")
-	if !ok { // its older name
+	if !ok { // older libraries have the call under this name
 		reasons, ok = result(c.caller, c.device.GetCurrentClocksThrottleReasons, "nvmlDeviceGetCurrentClocksThrottleReasons")
 	}
 	if !ok {
@@ -192,7 +193,7 @@ func (c *card) throttle() {
 	}
 }
 
-// power converts milliwatts to watts.
+// power reads the power values and converts milliwatts to watts.
 func (c *card) power() {
 	watts := func(name string, call func() (uint32, nvml.Return)) float64 {
 		milliwatts, _ := result(c.caller, call, name)

@@ -18,14 +18,14 @@ import (
 // link is one NVLink of a GPU.
 type link struct {
 	active bool
-	speed  int64  // in one direction in bit/s, 0 if not reported
-	kind   string // of the far end: gpu, switch, other, "" if not reported
-	remote string // PCI address of the far end, "" if not reported
+	speed  int64  // in one direction in bit/s; 0 if not reported
+	kind   string // kind of the remote end: gpu, switch, other, or "" if not reported
+	remote string // PCI address of the remote end, "" if not reported
 }
 
 const linkState = "nvmlDeviceGetNvLinkState"
 
-// nvlinks asks each link and stores shared properties once.
+// nvlinks asks for each link and stores properties that all links share only once.
 func (c *card) nvlinks() {
 	count := c.linkCount()
 	if count == 0 {
@@ -37,7 +37,7 @@ func (c *card) nvlinks() {
 		one := link{}
 		state, ok := result(c.caller, bind(c.device.GetNvLinkState, index), linkState)
 		if !ok && index == 0 {
-			return // links that cannot be asked count as none
+			return // if the driver cannot be asked about links, the GPU counts as having none
 		}
 		if one.active = ok && state == nvml.FEATURE_ENABLED; one.active {
 			one.speed = speeds[index]
@@ -64,8 +64,9 @@ func (c *card) linkCount() int {
 	return nvml.NVLINK_MAX_LINKS
 }
 
-// linkSpeeds returns the speeds in bit/s by link. Newer drivers report every link's, older ones
-// those of the first twelve, and the oldest the common speed of active links.
+// linkSpeeds returns the speeds in bit/s by link. Newer drivers report the speed of every link, and
+// older drivers the speeds of the first twelve links. The oldest drivers report the common speed of
+// active links.
 func (c *card) linkSpeeds(count int) []int64 {
 	asked := []nvml.FieldValue{field(nvml.FI_DEV_NVLINK_SPEED_MBPS_COMMON, 0)}
 	for index := range count {
@@ -87,7 +88,7 @@ func (c *card) linkSpeeds(count int) []int64 {
 		own, old, common := values[1+2*index], values[2+2*index], values[0]
 		for _, value := range []fieldValue{own, old, common} {
 			if value.reported && value.value > 0 {
-				speeds[index] = value.value * 8_000_000 // megabytes per second
+				speeds[index] = value.value * 8_000_000 // the value is in megabytes per second
 				break
 			}
 		}
@@ -95,7 +96,7 @@ func (c *card) linkSpeeds(count int) []int64 {
 	return speeds
 }
 
-// farEnd returns what is at the other end of a link.
+// farEnd returns the kind and the address of the remote end of a link.
 func (c *card) farEnd(index int) (kind, remote string) {
 	if device, ok := result(c.caller, bind(c.device.GetNvLinkRemoteDeviceType, index), "nvmlDeviceGetNvLinkRemoteDeviceType"); ok {
 		switch device {
@@ -113,7 +114,7 @@ func (c *card) farEnd(index int) (kind, remote string) {
 	return kind, remote
 }
 
-// linkErrors reads the counters of one link.
+// linkErrors reads the error counters of one link.
 func (c *card) linkErrors(index int, seen *facts.NVLinks) {
 	counter := func(which nvml.NvLinkErrorCounter) int64 {
 		call := func() (uint64, nvml.Return) { return c.device.GetNvLinkErrorCounter(index, which) }
@@ -136,8 +137,9 @@ func (c *card) linkErrors(index int, seen *facts.NVLinks) {
 	}
 }
 
-// linkFiveCounters are the counters of a fifth-generation NVLink. Drivers do not report the older
-// ones for it (nvml.h, NVML_FI_DEV_NVLINK_ERROR_DL_*: unsupported for Blackwell and later).
+// linkFiveCounters returns the counters of a fifth-generation NVLink. Drivers do not report the
+// older counters for such a link (nvml.h, NVML_FI_DEV_NVLINK_ERROR_DL_*: unsupported for Blackwell
+// and later).
 func linkFiveCounters(index int) []nvml.FieldValue {
 	return []nvml.FieldValue{
 		field(nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS, index), field(nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS, index),
@@ -146,8 +148,8 @@ func linkFiveCounters(index int) []nvml.FieldValue {
 	}
 }
 
-// bitErrorRate decodes an NVML rate: 8 bits of exponent, and above them 4 bits of mantissa. All
-// bits set mean no error.
+// bitErrorRate decodes a rate as NVML packs it: 8 bits of exponent, and above them 4 bits of
+// mantissa. If all bits are set, there was no error.
 //
 // Source: nvml.h, NVML_NVLINK_ERROR_COUNTER_BER_GET; NVIDIA/DCGM of 2026-07, DcgmUtilities.cpp,
 // NvmlBerParser and IsEffectiveBerThresholdExceeded.
@@ -159,8 +161,8 @@ func bitErrorRate(packed fieldValue) float64 {
 	return float64(mantissa) * math.Pow10(-int(exponent))
 }
 
-// summarize stores shared properties of the links once. If all links lead to switches, it leaves
-// out which ones.
+// summarize stores properties that all links share only once. If all links lead to switches, it
+// leaves out the addresses of the switches.
 func summarize(links []link, seen *facts.NVLinks) {
 	var kinds, remotes []string
 	seen.Down, seen.Slow, seen.Speed = nil, nil, 0
@@ -193,8 +195,8 @@ func summarize(links []link, seen *facts.NVLinks) {
 	}
 }
 
-// recognise identifies GPUs at the far ends of links by their address, if the driver is too old to
-// report what is there.
+// recognise identifies GPUs at the remote ends of links by their addresses. It is for drivers that
+// are too old to report the kind of a remote end.
 func (c *card) recognise(cards []*card) {
 	found := false
 	for i := range c.links {
@@ -219,7 +221,8 @@ func field(id uint32, scope int) nvml.FieldValue {
 	return nvml.FieldValue{FieldId: id, ScopeId: uint32(scope)}
 }
 
-// fields asks for several at the same time; nil if the driver does not support fields.
+// fields asks for several fields at the same time. It returns nil if the driver does not support
+// fields.
 func (c *card) fields(asked ...nvml.FieldValue) []fieldValue {
 	_, ok := result(c.caller, func() (struct{}, nvml.Return) { return struct{}{}, c.device.GetFieldValues(asked) }, "nvmlDeviceGetFieldValues")
 	if !ok {
@@ -241,8 +244,9 @@ func (c *card) fields(asked ...nvml.FieldValue) []fieldValue {
 	return values
 }
 
-// fabric reads the GPU's place among the NVSwitches, in the newest form that the driver supports:
-// only the third has a health summary, and the plain one has no health at all.
+// fabric reads the GPU's place among the NVSwitches, with the newest call that the driver supports.
+// Only the third version of the call reports a health summary. The unversioned call reports no
+// health.
 func (c *card) fabric() {
 	const versioned, plain = "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"
 	second := func() (nvml.GpuFabricInfo_v2, nvml.Return) { return c.device.GetGpuFabricInfoV().V2() }
@@ -256,14 +260,15 @@ func (c *card) fabric() {
 	}
 }
 
-// fabricHealths are NVML_GPU_FABRIC_HEALTH_SUMMARY_* (nvml.h); 0 means not reported.
+// fabricHealths maps the values of NVML_GPU_FABRIC_HEALTH_SUMMARY_* (nvml.h) to names. 0 means not
+// reported.
 var fabricHealths = map[uint8]string{
 	nvml.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY:          "healthy",
 	nvml.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY:        "unhealthy",
 	nvml.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY: "limited-capacity",
 }
 
-// fabricStates are NVML_GPU_FABRIC_STATE_* in order (nvml.h).
+// fabricStates lists the names of NVML_GPU_FABRIC_STATE_* in order (nvml.h).
 var fabricStates = []string{"not-supported", "not-started", "in-progress", "completed"}
 
 func (c *card) setFabric(state uint8, status uint32, cluster [16]uint8, clique, health uint32, summary uint8) {
@@ -272,7 +277,7 @@ func (c *card) setFabric(state uint8, status uint32, cluster [16]uint8, clique, 
 	}
 	seen := &facts.GPUFabric{State: fabricStates[state], Clique: int(clique), Degraded: degraded(health), Health: fabricHealths[summary]}
 	if ret := nvml.Return(status); state == nvml.GPU_FABRIC_STATE_COMPLETED && ret != nvml.SUCCESS {
-		seen.Status = c.words(ret) // it has no meaning before the state is completed
+		seen.Status = c.words(ret) // the status means nothing before the state is completed
 	}
 	if cluster != [16]uint8{} {
 		seen.Cluster = fmt.Sprintf("%x-%x-%x-%x-%x", cluster[:4], cluster[4:6], cluster[6:8], cluster[8:10], cluster[10:])
@@ -280,9 +285,9 @@ func (c *card) setFabric(state uint8, status uint32, cluster [16]uint8, clique, 
 	c.seen.Fabric = seen
 }
 
-// degraded decodes the health mask: pairs of bits with the value 1 for a problem, and a group of
-// four bits that numbers the kinds of misconfiguration from 2 on (nvml.h,
-// NVML_GPU_FABRIC_HEALTH_MASK_*).
+// degraded decodes the health mask. The mask has pairs of bits, in which the value 1 means a
+// problem. It also has a group of four bits for the kind of misconfiguration, numbered from 2 on
+// (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*).
 func degraded(health uint32) []string {
 	var names []string
 	for _, trouble := range []struct {
@@ -322,9 +327,9 @@ func matrix(cards []*card, ask func(from, to *card) string) [][]string {
 	return rows
 }
 
-// levels are nvidia-smi's words for what two GPUs share on the PCI bus, according to its legend
-// (nvidia-smi topo -m, driver 550). It treats two GPUs on one board, behind the board's own switch,
-// like those behind one switch.
+// levels maps what two GPUs share on the PCI bus to nvidia-smi's abbreviation for it, according to
+// the legend of nvidia-smi topo -m (driver 550). nvidia-smi treats two GPUs on one board, behind
+// the board's own switch, like two GPUs behind one switch.
 var levels = map[nvml.GpuTopologyLevel]string{
 	nvml.TOPOLOGY_INTERNAL:   "PIX",
 	nvml.TOPOLOGY_SINGLE:     "PIX",
@@ -334,8 +339,9 @@ var levels = map[nvml.GpuTopologyLevel]string{
 	nvml.TOPOLOGY_SYSTEM:     "SYS",
 }
 
-// topology returns how each pair of GPUs is connected: their NVLinks, otherwise the PCI bus. It
-// returns nothing for GPUs whose links we may not read, because NVLink may connect them.
+// topology returns how each pair of GPUs is connected: by their NVLinks, otherwise by the PCI bus.
+// It returns nothing for GPUs whose links this session may not read, because NVLink may connect
+// them.
 func topology(cards []*card) [][]string {
 	return matrix(cards, func(from, to *card) string {
 		if joining := nvlinksBetween(from, to); joining > 0 {
@@ -352,8 +358,8 @@ func topology(cards []*card) [][]string {
 	})
 }
 
-// nvlinksBetween counts the active links from one GPU to another, or otherwise from both to
-// switches: the switches of a machine connect all its GPUs.
+// nvlinksBetween counts the active links from one GPU to another. If there are none, it counts the
+// active links of both to switches, because the switches of a machine connect all its GPUs.
 func nvlinksBetween(from, to *card) int {
 	direct := from.activeLinks(func(one link) bool { return one.remote != "" && one.remote == to.seen.Address })
 	if direct > 0 {
@@ -373,7 +379,7 @@ func (c *card) activeLinks(which func(link) bool) int {
 	return count
 }
 
-// peerReasons are why two GPUs cannot access each other's memory, by nvmlGpuP2PStatus_t (nvml.h).
+// peerReasons maps nvmlGpuP2PStatus_t (nvml.h) to why two GPUs cannot access each other's memory.
 var peerReasons = map[nvml.GpuP2PStatus]string{
 	nvml.P2P_STATUS_OK:                         "ok",
 	nvml.P2P_STATUS_CHIPSET_NOT_SUPPORTED:      "chipset-not-supported",
@@ -384,8 +390,8 @@ var peerReasons = map[nvml.GpuP2PStatus]string{
 	nvml.P2P_STATUS_UNKNOWN:                    "unknown",
 }
 
-// peers returns whether each GPU can read and write each other's memory, or the first reason why
-// not.
+// peers returns, for each pair of GPUs, whether they can read and write each other's memory. If
+// they cannot, it returns the first reason.
 func peers(cards []*card) [][]string {
 	return matrix(cards, func(from, to *card) string {
 		answer := ""

@@ -23,7 +23,7 @@ func (c *card) modes() {
 			c.seen.ComputeMode = "default"
 		case nvml.COMPUTEMODE_PROHIBITED:
 			c.seen.ComputeMode = "prohibited"
-		default: // one process, like the obsolete one-thread mode
+		default: // one process; the obsolete mode for one thread means the same
 			c.seen.ComputeMode = "exclusive-process"
 		}
 	}
@@ -32,14 +32,16 @@ func (c *card) modes() {
 	}
 }
 
-// recoveries are the actions that a driver may ask for, by nvmlDeviceGpuRecoveryAction_t (nvml.h).
+// recoveries maps nvmlDeviceGpuRecoveryAction_t (nvml.h) to names of the actions that a driver may
+// ask for.
 var recoveries = map[int64]string{
 	int64(nvml.GPU_RECOVERY_ACTION_NONE):            "none",
 	int64(nvml.GPU_RECOVERY_ACTION_GPU_RESET):       "reset",
 	int64(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT):     "reboot",
 	int64(nvml.GPU_RECOVERY_ACTION_DRAIN_P2P):       "drain",
 	int64(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET): "drain-and-reset",
-	// From drivers 595 and 615, which our go-nvml does not know.
+	// These values are from drivers 595 and 615. The go-nvml release that preflight uses does not
+	// have them.
 	5: "recover-imex",
 	6: "bus-reset",
 	7: "system-reboot",
@@ -58,8 +60,8 @@ func switched(mode int) string {
 	return "disabled"
 }
 
-// instances lists the parts into which a GPU was divided. NVML has slots for the maximum number and
-// answers "not found" for empty ones.
+// instances lists the parts into which a GPU was divided. NVML has slots for the maximum number of
+// parts, and answers "not found" for empty slots.
 func (c *card) instances() {
 	if c.seen.MIG != "enabled" {
 		return
@@ -74,15 +76,15 @@ func (c *card) instances() {
 		if ret == nvml.ERROR_NOT_FOUND || !c.took("nvmlDeviceGetMigDeviceHandleByIndex", ret) {
 			continue
 		}
-		// "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+		// such as "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
 		if name, ok := result(c.caller, instance.GetName, "nvmlDeviceGetName"); ok {
 			c.seen.MIGDevices = append(c.seen.MIGDevices, name[strings.LastIndex(name, " ")+1:])
 		}
 	}
 }
 
-// The kinds of users, in the order in which they are read: a process that uses the GPU for graphics
-// and for computing is counted once.
+// userKinds lists the kinds of processes, in the order in which they are read. A process that uses
+// the GPU for graphics and for computing is counted once.
 var userKinds = []struct {
 	kind, call string
 	ask        func(nvml.Device) ([]nvml.ProcessInfo, nvml.Return)
@@ -92,12 +94,13 @@ var userKinds = []struct {
 	{"graphics", "nvmlDeviceGetGraphicsRunningProcesses", nvml.Device.GetGraphicsRunningProcesses},
 }
 
-// notAvailable is NVML_VALUE_NOT_AVAILABLE (nvml.h).
+// notAvailable is the value of NVML_VALUE_NOT_AVAILABLE (nvml.h).
 const notAvailable = ^uint64(0)
 
-// processes lists those of the whole machine, as far as the driver shows them here. Their owners
-// are read elsewhere. If one kind is refused and the others have none, the result is nil: an empty
-// list would mean that no process uses the GPU.
+// processes lists the processes of the whole machine, as far as the driver shows them to this
+// session. Other code reads the owners of the processes. If the driver refuses one kind and has no
+// processes of the other kinds, the result is nil. An empty list would mean that no process uses
+// the GPU.
 func (c *card) processes() {
 	known := map[uint32]bool{}
 	refused := len(c.refused)
@@ -151,7 +154,7 @@ func (c *card) ecc() {
 	}
 }
 
-// retired pages are reported only by GPUs before Ampere.
+// retired reads the retired pages. Only GPUs before Ampere report them.
 func (c *card) retired() {
 	single, ok := result(c.caller, bind(c.device.GetRetiredPages, nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS), "nvmlDeviceGetRetiredPages")
 	if !ok {
@@ -162,7 +165,7 @@ func (c *card) retired() {
 	c.seen.Retired = &facts.Retired{SingleBit: len(single), DoubleBit: len(double), Pending: pending == nvml.FEATURE_ENABLED}
 }
 
-// remapped rows are reported by Ampere and later.
+// remapped reads the remapped rows. Ampere and later GPUs report them.
 func (c *card) remapped() {
 	rows, ok := result(c.caller, func() (facts.Remapped, nvml.Return) {
 		corrected, uncorrected, pending, failed, ret := c.device.GetRemappedRows()

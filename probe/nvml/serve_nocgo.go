@@ -6,7 +6,7 @@ package nvml
 
 import "io"
 
-// Serve reports that NVML cannot be asked: it is a C library.
+// Serve reports that this build cannot ask NVML, because NVML is a C library.
 func Serve(out io.Writer) {
 	report := lines{out}.send
 	report(Line{Unloaded: WithoutCgo})

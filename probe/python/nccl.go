@@ -18,28 +18,28 @@ import (
 	"preflight/probe/machine"
 )
 
-// ncclName is the name with which torch requests NCCL from the loader.
+// ncclName is the name by which torch requests NCCL from the loader.
 const ncclName = "libnccl.so.2"
 
-// isNCCL reports whether a name is NCCL's or that of RCCL, ROCm's replacement. RCCL is built as
-// librccl.so.1, and the wheels of pytorch.org rename it (pytorch 2.5,
+// isNCCL reports whether a name is that of NCCL or of RCCL, ROCm's replacement for NCCL. RCCL is
+// built as librccl.so.1, and the wheels of pytorch.org rename it (pytorch 2.5,
 // .ci/manywheel/build_common.sh).
 func isNCCL(name string) bool {
 	return name == ncclName || name == "librccl.so" || name == "librccl.so.1"
 }
 
-// ncclSearch is what determines which NCCL the loader gives to torch.
+// ncclSearch holds everything that determines which NCCL the loader gives to torch.
 type ncclSearch struct {
-	torchDir string   // torch's directory, "" if it is not installed
-	sysPath  []string // where the nvidia wheels may be
-	preload  string   // LD_PRELOAD
-	path     string   // LD_LIBRARY_PATH
-	workDir  string   // the meaning of an empty entry in LD_LIBRARY_PATH
+	torchDir string   // torch's directory, "" if torch is not installed
+	sysPath  []string // directories in which the nvidia wheels may be
+	preload  string   // value of LD_PRELOAD
+	path     string   // value of LD_LIBRARY_PATH
+	workDir  string   // the directory for an empty entry in LD_LIBRARY_PATH
 	at       func(path string) string
 }
 
-// findNCCL lists the NCCL libraries in the loader's order, each file once, with the version in its
-// bytes.
+// findNCCL lists the NCCL libraries in the loader's order. It lists each file once, with the
+// version that it finds in the file's bytes.
 func findNCCL(ctx context.Context, s ncclSearch) []facts.NCCLLibrary {
 	found := []facts.NCCLLibrary{}
 	asIs := func(path string) string { return path } // the interpreter runs on the real machine
@@ -48,9 +48,9 @@ func findNCCL(ctx context.Context, s ncclSearch) []facts.NCCLLibrary {
 		library.Version, library.CUDA, library.HIP = readNCCLVersion(ctx, c)
 		linked := !isNCCL(filepath.Base(c.Path)) && c.From == "torch"
 		if library.Version == "" && linked {
-			continue // a torch built without NCCL
+			continue // this torch was built without NCCL
 		}
-		if !linked { // otherwise torch's own code is next to it
+		if !linked { // if NCCL is linked into torch, its code is next to torch's own
 			library.Code = readGPUCode(ctx, c.Path)
 		}
 		found = append(found, library)
@@ -58,11 +58,13 @@ func findNCCL(ctx context.Context, s ncclSearch) []facts.NCCLLibrary {
 	return found
 }
 
-// candidates follows ld.so(8): preloaded objects, then the DT_RPATH of the requesting library
-// unless it has a DT_RUNPATH, then LD_LIBRARY_PATH, then DT_RUNPATH, the cache and the default
-// directories. The PyPI wheels of torch have a DT_RPATH (pytorch .ci/manywheel/build_cuda.sh,
-// FORCE_RPATH), so LD_LIBRARY_PATH does not override their nvidia-nccl wheel. Most other builds
-// have a DT_RUNPATH, and it does.
+// candidates follows ld.so(8). The loader searches the preloaded objects, then the DT_RPATH of the
+// requesting library unless the library has a DT_RUNPATH. After these it searches LD_LIBRARY_PATH,
+// DT_RUNPATH, the cache and the default directories.
+//
+// The PyPI wheels of torch have a DT_RPATH (pytorch .ci/manywheel/build_cuda.sh, FORCE_RPATH), so
+// LD_LIBRARY_PATH does not override their nvidia-nccl wheel. Most other builds have a DT_RUNPATH,
+// and LD_LIBRARY_PATH does override their NCCL.
 func (s ncclSearch) candidates() []machine.Candidate {
 	var all []machine.Candidate
 	for _, path := range strings.FieldsFunc(s.preload, func(r rune) bool { return r == ':' || r == ' ' }) {
@@ -73,7 +75,7 @@ func (s ncclSearch) candidates() []machine.Candidate {
 	torch := readTorchLinks(s.torchDir)
 	name := cmp.Or(torch.needs, ncclName)
 	if torch.path != "" && torch.needs == "" {
-		all = append(all, machine.Candidate{Path: torch.path, From: "torch"}) // linked in: torch searches for none
+		all = append(all, machine.Candidate{Path: torch.path, From: "torch"}) // NCCL is linked in, so torch searches for none
 	}
 	all = append(all, torchCandidates(torch.rpath, name)...)
 	all = append(all, machine.LibraryPathOrder(s.path, s.workDir, name)...)
@@ -84,7 +86,7 @@ func (s ncclSearch) candidates() []machine.Candidate {
 	if name != ncclName {
 		return all
 	}
-	// torch loads the wheel by its full path if the loader finds nothing (torch/__init__.py,
+	// If the loader finds nothing, torch loads the wheel by its full path (torch/__init__.py,
 	// _preload_cuda_deps).
 	for _, dir := range s.sysPath {
 		all = append(all, machine.Candidate{Path: filepath.Join(dir, "nvidia/nccl/lib", ncclName), From: "wheel"})
@@ -92,7 +94,7 @@ func (s ncclSearch) candidates() []machine.Candidate {
 	return all
 }
 
-// torchCandidates returns the libraries in the directories that torch itself names.
+// torchCandidates returns the libraries in the directories that torch's own file names.
 func torchCandidates(dirs []string, name string) []machine.Candidate {
 	var all []machine.Candidate
 	for _, dir := range dirs {
@@ -105,13 +107,14 @@ func torchCandidates(dirs []string, name string) []machine.Candidate {
 	return all
 }
 
-// ncclVersion matches the version string in the read-only data of NCCL since 2.4.6, and in RCCL's
+// ncclVersion matches the version string in the read-only data of NCCL since 2.4.6 and of RCCL
 // (ROCm/rccl 2.18, init.cc, VERSION_STRING).
 var ncclVersion = lazyregexp.New(`[NR]CCL version (\d+\.\d+\.\d+)[^\s\x00+]{0,32}\+(?:cuda(\d+\.\d+)|hip(\d+\.\d+))`)
 
-// readNCCLVersion finds the version in a library's bytes without loading it. It reads the read-only
-// data first: the device code is nearly all of the file and cannot contain it. In torch's own
-// library, which is a gigabyte and may not contain NCCL, it reads nothing else.
+// readNCCLVersion finds the version in a library's bytes without loading the library. It reads the
+// read-only data first, because the device code is nearly the whole file and cannot contain the
+// version. torch's own library is a gigabyte and may not contain NCCL. In that library
+// readNCCLVersion reads only the read-only data.
 func readNCCLVersion(ctx context.Context, c machine.Candidate) (version, cuda, hip string) {
 	f, err := os.Open(c.Path)
 	if err != nil {
@@ -129,8 +132,8 @@ func readNCCLVersion(ctx context.Context, c machine.Candidate) (version, cuda, h
 	return scanNCCLVersion(ctx, io.NewSectionReader(f, 0, math.MaxInt64))
 }
 
-// scanNCCLVersion reads r in pieces and holds at most two of them. Pieces overlap by more than the
-// longest match.
+// scanNCCLVersion reads r in pieces, and holds no more than two of them in memory. The pieces
+// overlap by more than the longest match.
 func scanNCCLVersion(ctx context.Context, r io.Reader) (version, cuda, hip string) {
 	const piece, overlap = 256 << 10, 128
 	buffer := make([]byte, piece+overlap)
@@ -138,7 +141,7 @@ func scanNCCLVersion(ctx context.Context, r io.Reader) (version, cuda, hip strin
 	for ctx.Err() == nil {
 		n, err := io.ReadFull(r, buffer[kept:])
 		window := buffer[:kept+n]
-		// The plain search is several times faster than the expression.
+		// This plain search is several times faster than the regular expression.
 		if bytes.Contains(window, []byte("CCL version ")) {
 			if match := ncclVersion.FindSubmatch(window); match != nil {
 				return string(match[1]), string(match[2]), string(match[3])

@@ -13,25 +13,28 @@ import (
 	"slices"
 )
 
-// The format of a fat binary: a sequence of containers, each with a header and its entries; each
-// entry has a header and the code, usually compressed.
+// These constants describe the format of a fat binary. A fat binary is a sequence of containers.
+// Each container has a header and entries, and each entry has a header and the code, which is
+// usually compressed.
 //
 // Source: n-eiling/cuda-fatbin-decompression, fatbin-decompress.h, 9b194a9: fat_elf_header and
 // fat_text_header.
 const (
 	fatbinMagic       = 0xba55ed50
 	containerHeader   = 16
-	entryHeader       = 32 // the part that is used here
+	entryHeader       = 32 // length of the part of the header that is used here
 	kindPTX, kindSASS = 1, 2
 )
 
-// enoughContainers is how many containers of a section are read. Each has one file of kernels for
-// all GPUs that the library supports, so they list the same GPUs; NCCL has up to 362 of them.
+// enoughContainers is how many containers of a section are read. Each container has one file of
+// kernels for all GPUs that the library supports, so all containers list the same GPUs. NCCL has up
+// to 362 of them.
 const enoughContainers = 16
 
-// readGPUCode returns the GPUs for which a library has code, with cuobjdump's names: machine code
-// as "sm_90", PTX as "compute_90". It returns nil if there is none, or none in a known format. The
-// code is nearly all of a file of 400 MB and is skipped: only headers are read.
+// readGPUCode returns the GPU targets for which a library has code, with cuobjdump's names. Machine
+// code is named like "sm_90", PTX like "compute_90". The result is nil if there is no code, or no
+// code in a known format. Code is nearly all of a file of 400 MB, but readGPUCode skips it and
+// reads only headers.
 func readGPUCode(ctx context.Context, path string) []string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -47,8 +50,8 @@ func gpuCode(ctx context.Context, library io.ReaderAt) (code []string) {
 		return nil
 	}
 	found := map[fatbinEntry]bool{}
-	// Code compiled by nvcc with -rdc is in the second section; it is linked if nothing in the
-	// first fits.
+	// Code that nvcc compiled with -rdc is in the second section. It is used if nothing in the
+	// first section fits.
 	for _, name := range []string{".nv_fatbin", "__nv_relfatbin"} {
 		if section := object.Section(name); section != nil && !readContainers(ctx, section, int64(section.Size), found) {
 			return nil
@@ -60,10 +63,10 @@ func gpuCode(ctx context.Context, library io.ReaderAt) (code []string) {
 	return code
 }
 
-// fatbinEntry is the kind of code in an entry, and its GPU.
+// fatbinEntry holds the kind of the code in an entry, and the GPU that the code is for.
 type fatbinEntry struct {
 	kind uint16
-	arch uint32 // 90 is compute capability 9.0
+	arch uint32 // 90 stands for compute capability 9.0
 }
 
 func (e fatbinEntry) String() string {
@@ -81,8 +84,8 @@ func (e fatbinEntry) compare(other fatbinEntry) int {
 	return int(e.arch) - int(other.arch)
 }
 
-// readContainers adds the entries of a section's first containers. It returns false if the format
-// cannot be followed.
+// readContainers adds the entries of a section's first containers to found. It returns false if it
+// cannot follow the format.
 func readContainers(ctx context.Context, section io.ReaderAt, size int64, found map[fatbinEntry]bool) bool {
 	at := int64(0)
 	for range enoughContainers {

@@ -15,8 +15,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Packages whose version can decide whether a launch works. A name ending in "-" stands for all
-// names with that prefix.
+// interesting lists the packages whose version can decide whether a launch works. A name that ends
+// in "-" stands for all names with that prefix.
 var interesting = []string{
 	"accelerate", "apex", "bitsandbytes", "causal-conv1d", "colossalai", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x",
 	"datasets", "deepspeed", "deepspeed-kernels", "diffusers", "einops", "fairscale", "flash-attn", "flash-attn-3",
@@ -28,9 +28,9 @@ var interesting = []string{
 	"transformer-engine", "transformer-engine-", "transformers", "triton", "trl", "vllm", "wandb", "xformers",
 }
 
-// launched are packages that a launch imports, each a module of the same name. pip considers a
-// package installed if it has metadata, but metadata alone cannot be imported; an interrupted copy
-// or removal leaves it.
+// launched lists the packages that a launch imports. For each of them, a module has the same name.
+// pip considers a package installed if it has metadata, but metadata alone cannot be imported. An
+// interrupted copy or removal may leave only the metadata.
 var launched = []string{"accelerate", "deepspeed", "mpi4py", "torch"}
 
 func isInteresting(name string) bool {
@@ -39,32 +39,31 @@ func isInteresting(name string) bool {
 	})
 }
 
-// maxEntries limits how many names of one directory are read: the working directory is on sys.path
-// too, and may hold a data set.
+// maxEntries limits how many names of one directory are read. The working directory is on sys.path
+// too, and may contain a data set.
 const maxEntries = 1 << 16
 
 // installedPackage is one installed package according to its metadata.
 type installedPackage struct {
 	version  string
-	dir      string // its directory in sys.path
-	metadata string // its .dist-info or .egg-info, a directory or a file
+	dir      string // the directory in sys.path that contains the package
+	metadata string // the package's .dist-info or .egg-info, a directory or a file
 }
 
-// site has the interesting packages in the directories of sys.path, by normalised name and in
+// site holds the interesting packages in the directories of sys.path, by normalised name and in
 // import order.
 type site struct {
 	dirs      []string
 	installed map[string][]installedPackage
-	// editable maps top-level modules of `pip install -e` to their source directories, for installs
-	// that hook the import system instead of extending sys.path.
+	// editable maps top-level modules of `pip install -e` to their source directories. It covers
+	// installs that hook the import system and do not extend sys.path.
 	editable map[string]string
-	// bare are those of launched that have only metadata.
+	// bare lists the packages in launched that have only metadata.
 	bare []string
 }
 
-// readSite reads one directory listing per entry of sys.path, and opens a metadata file only if the
-// directory's name has no version. A missing entry, or a zip file, is normal and contains nothing
-// for us.
+// readSite lists each entry of sys.path once. It opens a metadata file only if the directory's name
+// has no version. A missing entry or a zip file is normal, and contributes no packages.
 func readSite(ctx context.Context, sysPath []string) site {
 	s := site{installed: map[string][]installedPackage{}, editable: map[string]string{}, bare: []string{}}
 	seen := map[string]bool{}
@@ -95,7 +94,7 @@ func entriesOf(dir string) []string {
 		return nil
 	}
 	defer f.Close()
-	entries, _ := f.Readdirnames(maxEntries) // a partial list is better than nothing
+	entries, _ := f.Readdirnames(maxEntries) // a partial list is better than none
 	slices.Sort(entries)
 	return entries
 }
@@ -112,19 +111,19 @@ func (s site) add(dir, entry string) {
 	path := filepath.Join(dir, entry)
 	if version == "" {
 		if version = readHeader(path, "Version"); version == "" {
-			return // left by an uninstall
+			return // an uninstall has left this
 		}
 	}
 	s.installed[name] = append(s.installed[name], installedPackage{version, dir, path})
 }
 
-// eggTags matches what follows the version in an .egg-info name: the Python version and, for binary
-// eggs, the platform.
+// eggTags matches the text after the version in an .egg-info name: the Python version and, for
+// binary eggs, the platform.
 var eggTags = lazyregexp.New(`-py\d+(\.\d+)?(-.*)?$`)
 
 // parseDistribution parses the name of a metadata directory: "torch-2.5.1+cu124.dist-info",
-// "foo_bar-1.0-py3.11.egg-info", and "foo.egg-info" without a version, which setup.py develop
-// leaves in a source tree.
+// "foo_bar-1.0-py3.11.egg-info", or "foo.egg-info" without a version. setup.py develop leaves the
+// last form in a source tree.
 func parseDistribution(entry string) (name, version string, ok bool) {
 	stem, isWheel := strings.CutSuffix(entry, ".dist-info")
 	if !isWheel {
@@ -133,7 +132,7 @@ func parseDistribution(entry string) (name, version string, ok bool) {
 		}
 		stem = eggTags.ReplaceAllString(stem, "")
 	}
-	// Versions contain no dash here: both formats write it as "_".
+	// Versions contain no dash here, because both formats write a dash as "_".
 	name = stem
 	if at := strings.LastIndex(stem, "-"); at >= 0 {
 		name, version = stem[:at], stem[at+1:]
@@ -148,7 +147,7 @@ func normalise(name string) string {
 	return strings.ToLower(separators.ReplaceAllString(name, "-"))
 }
 
-// headers calls each with every header of a distribution's metadata, until it returns false. It
+// headers calls each with every header of a distribution's metadata, until each returns false. It
 // does not read the description after the headers.
 func headers(metadata string, each func(key, value string) bool) {
 	f, err := os.Open(metadata)
@@ -184,8 +183,8 @@ func readHeader(metadata, key string) (value string) {
 	return value
 }
 
-// mapping matches one entry of the MAPPING that setuptools writes into the finder of an editable
-// install: {'deepspeed': '/src/DeepSpeed/deepspeed'}.
+// mapping matches one entry of the dictionary MAPPING in the finder of an editable install, which
+// setuptools writes: {'deepspeed': '/src/DeepSpeed/deepspeed'}.
 var mapping = lazyregexp.New(`'([\w.]+)': '([^']+)'`)
 
 func readEditable(path string, into map[string]string) {
@@ -204,9 +203,9 @@ func readEditable(path string, into map[string]string) {
 	}
 }
 
-// find returns the directory of the module that an import would use, recognised by one of its
-// files; "" if there is none. The hook of an editable install comes after sys.path (setuptools
-// appends its finder).
+// find returns the directory of the module that an import would use, or "" if there is none. It
+// recognises the module by one of its files. The hook of an editable install comes after sys.path,
+// because setuptools appends its finder.
 func (s site) find(module, file string) string {
 	var candidates []string
 	for _, dir := range s.dirs {
@@ -223,7 +222,8 @@ func (s site) find(module, file string) string {
 	return ""
 }
 
-// versions returns the distributions that win, as importlib.metadata would find them.
+// versions returns the distributions that an import would use, in the same way as
+// importlib.metadata finds them.
 func (s site) versions() map[string]string {
 	versions := map[string]string{}
 	for name, found := range s.installed {
@@ -232,8 +232,8 @@ func (s site) versions() map[string]string {
 	return versions
 }
 
-// shadowed lists packages that are installed more than once. Two in one directory are left by an
-// interrupted upgrade.
+// shadowed lists packages that are installed more than once. An interrupted upgrade leaves two
+// versions in one directory.
 func (s site) shadowed() []string {
 	var lines []string
 	for name, found := range s.installed {

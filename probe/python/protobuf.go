@@ -18,8 +18,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// protobufUsers maps distributions whose generated code a training script imports to their module.
-// torch is not among them, because its caffe2 part is never imported.
+// protobufUsers maps distributions whose generated code a training script imports to their modules.
+// torch is not among them, because no script imports its caffe2 part.
 var protobufUsers = map[string]string{
 	"googleapis-common-protos": "google",
 	"mlflow":                   "mlflow",
@@ -35,8 +35,8 @@ var protobufUsers = map[string]string{
 	"wandb":                    "wandb",
 }
 
-// Limits of the scan: one protoc generates all files of a package, so the first few are enough, and
-// the marks come after one embedded schema at most.
+// These constants limit the scan. One protoc generates all files of a package, so the first few
+// files are enough. The text to search for comes after one embedded schema at most.
 const (
 	maxGenerated     = 32
 	maxGeneratedSize = 1 << 20
@@ -71,8 +71,8 @@ func readProtobuf(s site, implementation string) *facts.Protobuf {
 	return protobuf
 }
 
-// generatedFiles lists a package's _pb2.py files: from the RECORD of a wheel or, for eggs and
-// source trees, by walking the module.
+// generatedFiles lists a package's _pb2.py files. For a wheel it reads RECORD. For eggs and source
+// trees it walks the module.
 func generatedFiles(d installedPackage, module string) []string {
 	var paths []string
 	add := func(path string) {
@@ -89,7 +89,7 @@ func generatedFiles(d installedPackage, module string) []string {
 		return paths
 	}
 	walked := 0
-	// The walk itself cannot fail: unreadable directories are skipped.
+	// The walk itself cannot fail, because unreadable directories are skipped.
 	_ = filepath.WalkDir(filepath.Join(d.dir, module), func(path string, _ fs.DirEntry, err error) error {
 		if walked++; walked > maxWalked || len(paths) == maxGenerated {
 			return filepath.SkipAll
@@ -102,13 +102,13 @@ func generatedFiles(d installedPackage, module string) []string {
 	return paths
 }
 
-// generation matches a directory with the code for one major version of the runtime, such as
+// generation matches a directory with code for one major version of the runtime, such as
 // wandb/proto/v3 to v6.
 var generation = lazyregexp.New(`/v\d+/[^/]*$`)
 
-// choosesAtImport reports whether a package has this file for several runtimes and chooses at
-// import: a directory for each (wandb), or a second file next to the first (transformers,
-// sentencepiece_model_pb2_new.py).
+// choosesAtImport reports whether a package has this file for several runtimes and chooses one at
+// import. Such a package has a directory for each runtime (wandb), or a second file next to the
+// first (transformers, sentencepiece_model_pb2_new.py).
 func choosesAtImport(path string) bool {
 	if generation.MatchString(path) {
 		return true
@@ -117,10 +117,10 @@ func choosesAtImport(path string) bool {
 	return err == nil
 }
 
-// generated is what generated code requires of the runtime.
+// generated says what generated code requires of the runtime.
 type generated struct {
-	old   bool   // it builds descriptors itself, which runtimes from 4 on refuse
-	needs string // the minimum runtime, "" if it names none
+	old   bool   // the code builds descriptors itself, which runtimes from 4 on refuse
+	needs string // the minimum runtime, "" if the code names none
 }
 
 func (g generated) with(other generated) generated {
@@ -131,7 +131,8 @@ func (g generated) with(other generated) generated {
 	return g
 }
 
-// asksMoreThan returns false if either version is unknown.
+// asksMoreThan reports whether the code needs a newer runtime. It returns false if either version
+// is unknown.
 func (g generated) asksMoreThan(runtime string) bool {
 	needs, err := version.NewVersion(g.needs)
 	if err != nil {
@@ -147,14 +148,14 @@ func readGenerated(path string) generated {
 		return generated{}
 	}
 	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, maxGeneratedSize)) // a partial text is better than nothing
+	text, _ := io.ReadAll(io.LimitReader(f, maxGeneratedSize)) // a partial text is better than none
 	return parseGenerated(string(text))
 }
 
-// protoc's output by version (protobuf, python/google/protobuf/descriptor.py and
-// compiler/python/generator.cc): before 3.19 every message calls _descriptor.Descriptor and related
-// functions, which the C runtimes refuse since 4.21; from 3.20 on the file imports the builder;
-// from 5.26 on it states the minimum runtime.
+// These expressions match protoc's output by version (protobuf,
+// python/google/protobuf/descriptor.py and compiler/python/generator.cc). Before 3.19 every message
+// calls _descriptor.Descriptor and related functions, which the C runtimes refuse since 4.21. From
+// 3.20 on the file imports the builder. From 5.26 on it states the minimum runtime.
 var (
 	buildsDescriptors = lazyregexp.New(`_descriptor\.(Field|Enum|EnumValue|Oneof|Service|Method)?Descriptor\(`)
 	importsBuilder    = lazyregexp.New(`(?m)^from google\.protobuf\.internal import builder\b`)
@@ -164,7 +165,7 @@ var (
 
 func parseGenerated(text string) generated {
 	if asksRuntime.MatchString(text) {
-		return generated{} // has several generations and chooses by itself (mlflow)
+		return generated{} // the file has code for several runtimes and chooses by itself (mlflow)
 	}
 	g := generated{old: buildsDescriptors.MatchString(text)}
 	if importsBuilder.MatchString(text) {

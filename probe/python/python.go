@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package python reads what the ranks will import. It starts the launch's interpreter once, asks it
-// for its search path, and reads the rest from files: the packages, torch, the NCCL that torch will
-// load, and what compiles DeepSpeed's ops. It imports none of them.
+// Package python reads facts about what the ranks will import. It starts the launch's interpreter
+// once, asks it for its search path, and reads the rest from files. These facts are about the
+// packages, torch, the NCCL that torch will load, and the programs that compile DeepSpeed's ops.
+// The package imports none of them.
 package python
 
 import (
@@ -21,13 +22,17 @@ import (
 	"preflight/probe/machine"
 )
 
-// askPython is all that is ever run in the launch's interpreter. It imports only sys, runs in
-// Python 2 as well (which `python` may be), and marks its lines, since sitecustomize and .pth files
-// may print too. The scripts among its arguments, after modules and directories, are compiled and
-// not run; files with NUL bytes, such as .pyc and .zip, can be run and are not compiled. The
-// modules are searched and not imported. The directories come last, because it does not matter
-// where a module is found, and most are Python's own. Directories are listed directly, since
-// Python's finder would read each again for each module, at twice the cost; the finders are asked
+// askPython is the only code that CollectPython runs in the launch's interpreter. It imports only
+// sys, and runs in Python 2 as well (which `python` may be). It marks its lines, because
+// sitecustomize and .pth files may also print lines.
+//
+// Its arguments are modules, directories and scripts. Scripts are compiled and not run. Files with
+// NUL bytes, such as .pyc and .zip, can be run but are not compiled. Modules are searched and not
+// imported.
+//
+// The directories among the arguments are searched last, because it does not matter where a module
+// is found, and most modules are Python's own. The code lists directories itself. Python's finder
+// would read each directory again for each module, at twice the cost. So the code asks the finders
 // only for modules that are in no directory. The interpreter exits without cleaning up, which saves
 // a sixth of its time.
 const askPython = `import sys
@@ -95,8 +100,8 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	if err != nil {
 		return nil, err
 	}
-	// -B because a probe must not leave .pyc files behind. -I, -S and -E would each hide what the
-	// launch will see.
+	// The flag -B is set because a probe must not leave .pyc files behind. The flags -I, -S and -E
+	// are not set, because each would hide something that the launch will see.
 	searched := strings.Join([]string{machine.ScriptDirectory(o), o.Getenv("PYTHONPATH")}, ":")
 	interpreter := hostsys.Child{Path: python.Path, Args: append([]string{"-B", "-c", askPython, strings.Join(o.Modules, " "), searched}, scripts(o)...), Dir: dir}
 	stdout, stderr, err := interpreter.Run(ctx)
@@ -117,7 +122,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 		python.Torch.Unloadable = unloadable(ctx, python.Executable, torchDir, dir)
 	}
 	if python.Torch != nil && python.Packages["torch"] == "" {
-		python.Packages["torch"] = python.Torch.Version // a source tree has no metadata
+		python.Packages["torch"] = python.Torch.Version // a source tree has no metadata, so the version is set here
 	}
 	python.Ops = readOps(site.find("deepspeed", "git_version_info_installed.py"))
 	python.NCCL = findNCCL(ctx, ncclSearch{
@@ -133,7 +138,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	return python, ctx.Err()
 }
 
-// scripts returns the launch's scripts that are Python files by name.
+// scripts returns the launch's scripts whose names are those of Python files.
 func scripts(o machine.Options) (paths []string) {
 	for _, named := range o.Files {
 		if named.Role == facts.RoleScript && strings.HasSuffix(named.Path, ".py") {
@@ -143,8 +148,8 @@ func scripts(o machine.Options) (paths []string) {
 	return paths
 }
 
-// findInterpreter sets Path, Found and, if there is more to report, Problem. Without a name it uses
-// what a shell would find: python3, otherwise python.
+// findInterpreter sets Path, Found and, if there is more to report, Problem. If no interpreter was
+// requested, it uses the one that a shell would find: python3, otherwise python.
 func findInterpreter(asked string, python *facts.Python) bool {
 	names := []string{asked}
 	if asked == "" {
@@ -162,14 +167,15 @@ func findInterpreter(asked string, python *facts.Python) bool {
 		}
 	}
 	python.Path = names[0]
-	// A virtual environment that was copied from another machine has links to that machine's
+	// A virtual environment that was copied from another machine contains links to that machine's
 	// interpreter.
 	python.Problem = machine.BrokenLink(python.Path)
 	return false
 }
 
 // parseAnswer parses the output of askPython and reports whether it is complete. With -c the first
-// entry of sys.path is empty and means the working directory, which -m would write out.
+// entry of sys.path is empty and means the working directory. With -m Python would write out the
+// directory.
 func parseAnswer(output, dir string, python *facts.Python) (own ownModules, complete bool) {
 	for line := range strings.Lines(output) {
 		marked, found := strings.CutPrefix(strings.TrimRightFunc(line, unicode.IsSpace), "preflight ")
@@ -202,8 +208,8 @@ func parseAnswer(output, dir string, python *facts.Python) (own ownModules, comp
 	return own, python.Version != "" && len(python.SysPath) > 0
 }
 
-// ownModules are modules that no file can hide: built into the interpreter, or loaded before the
-// script's directory is searched.
+// ownModules lists the modules that no file can hide. They are built into the interpreter, or
+// loaded before the script's directory is searched.
 type ownModules struct{ builtin, loaded []string }
 
 // builtOps matches the line that DeepSpeed's setup.py leaves in the package, a Python dictionary:
@@ -213,8 +219,9 @@ var (
 	builtOp  = lazyregexp.New(`['"](\w+)['"]\s*:\s*(True|False)`)
 )
 
-// readOps returns which of DeepSpeed's ops came compiled with the package, from its directory (""
-// for none). A source tree that was never installed has no such file, and no compiled ops.
+// readOps returns which of DeepSpeed's ops the package contains in compiled form. dir is the
+// package's directory, or "" if there is none. A source tree that was never installed has no such
+// file, and no compiled ops.
 func readOps(dir string) map[string]bool {
 	text, err := os.ReadFile(filepath.Join(dir, "git_version_info_installed.py"))
 	if dir == "" || err != nil {

@@ -14,8 +14,8 @@ import (
 	"preflight/probe/machine"
 )
 
-// maxShadows limits the result: a directory of installed packages that is mistaken for sources
-// would have hundreds.
+// maxShadows limits the result. If a directory of installed packages is mistaken for sources, it
+// would have hundreds of shadows.
 const maxShadows = 50
 
 // finder is a directory as Python's FileFinder sees it.
@@ -23,22 +23,22 @@ type finder struct {
 	dir, real string
 	in        string
 	entries   []string
-	suffixes  []string // of modules, in search order
+	suffixes  []string // suffixes of modules, in search order
 }
 
-// suffixes returns CPython's suffixes for an extension, a source and a legacy bytecode file
-// (importlib/_bootstrap_external.py, _get_supported_file_loaders, 3.8 to 3.13).
+// suffixes returns the file name suffixes that CPython uses for an extension, a source and a legacy
+// bytecode file (importlib/_bootstrap_external.py, _get_supported_file_loaders, 3.8 to 3.13).
 func suffixes(version string) []string {
 	tag := "cpython-" + strings.ReplaceAll(majorMinor(version), ".", "")
 	return []string{"." + tag + "-x86_64-linux-gnu.so", "." + tag + "-aarch64-linux-gnu.so", ".abi3.so", ".so", ".py", ".pyc"}
 }
 
-// shadows returns the files that hide modules of the launch, in the order of Python's search: of
-// several for one module only the first counts. The script's directory comes first, or the working
-// directory if a module is run, then PYTHONPATH.
+// shadows returns the files that hide modules of the launch, in the order of Python's search. If
+// several files hide one module, only the first counts. The script's directory comes first, or the
+// working directory if a module is run. PYTHONPATH comes next.
 func shadows(o machine.Options, s site, own ownModules, workDir string, python *facts.Python) []facts.Shadow {
 	before := searchedFirst(o, workDir, python.Version)
-	installed := sync.OnceValue(func() (all []finder) { // usually nothing hides anything
+	installed := sync.OnceValue(func() (all []finder) { // computed only once needed, because usually no file hides a module
 		for _, dir := range s.dirs {
 			f := newFinder(dir, "", python.Version)
 			if !slices.ContainsFunc(before, func(b finder) bool { return b.real == f.real }) {
@@ -50,7 +50,7 @@ func shadows(o machine.Options, s site, own ownModules, workDir string, python *
 	var found []facts.Shadow
 	for _, b := range before {
 		if slices.ContainsFunc(b.entries, func(entry string) bool { return strings.HasSuffix(entry, ".dist-info") }) {
-			continue // packages are installed there, each on purpose
+			continue // packages are installed in this directory, each on purpose
 		}
 		for _, module := range o.Modules {
 			isLoaded := b.in != facts.InPythonPath && slices.Contains(own.loaded, module)
@@ -68,7 +68,7 @@ func shadows(o machine.Options, s site, own ownModules, workDir string, python *
 	return found
 }
 
-// searchedFirst returns what comes before Python's own library in sys.path, for the launcher's
+// searchedFirst returns the directories before Python's own library in sys.path, for the launcher's
 // processes and for the ranks.
 func searchedFirst(o machine.Options, workDir, version string) []finder {
 	var all []finder
@@ -94,7 +94,7 @@ func searchedFirst(o machine.Options, workDir, version string) []finder {
 	return all
 }
 
-// beforeSafePath reports whether a Python does not know PYTHONSAFEPATH, as up to 3.10.
+// beforeSafePath reports whether a Python is too old for PYTHONSAFEPATH. Releases up to 3.10 are.
 func beforeSafePath(version string) bool {
 	minor, found := strings.CutPrefix(majorMinor(version), "3.")
 	return !found || len(minor) == 1 || minor == "10"
@@ -108,8 +108,9 @@ func newFinder(dir, in, version string) finder {
 	return finder{dir: dir, real: real, in: in, entries: entriesOf(dir), suffixes: suffixes(version)}
 }
 
-// find returns what an import of a module uses from the directory, "" for nothing. A package comes
-// before a file, and a directory without __init__ is used only if nothing else is found anywhere.
+// find returns the file that an import of a module uses from the directory, or "" if there is none.
+// A package comes before a file. A directory without __init__ is used only if nothing else is found
+// anywhere.
 func (f finder) find(module string) string {
 	if at, _ := slices.BinarySearch(f.entries, module); at == len(f.entries) || !strings.HasPrefix(f.entries[at], module) {
 		return ""
@@ -138,7 +139,8 @@ func (f finder) find(module string) string {
 	return ""
 }
 
-// hiddenBy returns what an import would use otherwise, "" for nothing or the same file.
+// hiddenBy returns the file that an import would use otherwise. It returns "" if there is none, or
+// if it is the same file.
 func hiddenBy(by, module string, installed []finder, s site) string {
 	for _, f := range installed {
 		if hidden := f.find(module); hidden != "" {
@@ -157,7 +159,8 @@ func unlessSame(by, hidden string) string {
 	return hidden
 }
 
-// sameText reports whether two sources are the same, so that it does not matter which is used.
+// sameText reports whether two sources have the same text, so that it does not matter which is
+// used.
 func sameText(a, b string) bool {
 	if !strings.HasSuffix(a, ".py") || !strings.HasSuffix(b, ".py") {
 		return false
@@ -172,8 +175,8 @@ func sameText(a, b string) bool {
 	return err == nil && otherErr == nil && bytes.Equal(one, other)
 }
 
-// isCopy reports whether a package contains most of what the hidden one does: the user's own
-// version of it, and not another package of the same name.
+// isCopy reports whether a package contains most of the hidden package's files. In that case it is
+// the user's own version of that package, and not another package of the same name.
 func isCopy(by, hidden string) bool {
 	here, there := entriesOf(by), entriesOf(hidden)
 	both := 0

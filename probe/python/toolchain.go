@@ -17,9 +17,9 @@ import (
 	"preflight/probe/machine"
 )
 
-// CollectToolchain looks for what compiles DeepSpeed's ops, in the places and in the order of
-// torch.utils.cpp_extension, which DeepSpeed's op_builder uses (torch 2.4.1 and 2.15.0; differences
-// are noted).
+// CollectToolchain searches for the programs and files that compile DeepSpeed's ops. It uses the
+// places and the order of torch.utils.cpp_extension, which DeepSpeed's op_builder uses (torch 2.4.1
+// and 2.15.0; differences are noted).
 func CollectToolchain(ctx context.Context, o machine.Options) (*facts.Toolchain, error) {
 	tools := &facts.Toolchain{}
 	tools.CUDAHome, tools.CUDAFrom = cudaHome(o)
@@ -45,11 +45,11 @@ func CollectToolchain(ctx context.Context, o machine.Options) (*facts.Toolchain,
 	return tools, ctx.Err()
 }
 
-// builds returns the directories in which torch compiles ops, and which of the ops are already
-// compiled there (_get_build_directory and _jit_compile).
+// builds returns the directories in which torch compiles ops, and the ops that are already compiled
+// in them (_get_build_directory and _jit_compile).
 func builds(o machine.Options, extensions string, build pythonBuild) (places []facts.Place, built []string) {
 	if build.torch == "" {
-		return nil, nil // torch compiles them
+		return nil, nil // torch compiles the ops in this case
 	}
 	if o.Getenv("TORCH_EXTENSIONS_DIR") == "" {
 		extensions = filepath.Join(extensions, build.folder())
@@ -67,8 +67,9 @@ func builds(o machine.Options, extensions string, build pythonBuild) (places []f
 	return places, built
 }
 
-// cudaHome returns where torch expects the toolkit, and by which rule (_find_cuda_home). A path
-// from the environment is not verified, and an empty CUDA_PATH ends the search.
+// cudaHome returns the directory where torch expects the toolkit, and the rule that leads torch
+// there (_find_cuda_home). torch does not verify a path from the environment, and an empty
+// CUDA_PATH ends the search.
 func cudaHome(o machine.Options) (home, from string) {
 	if home := o.Getenv("CUDA_HOME"); home != "" {
 		return home, "CUDA_HOME"
@@ -86,8 +87,8 @@ func cudaHome(o machine.Options) (home, from string) {
 	return "", ""
 }
 
-// cudaVersion returns the toolkit's version from the file that comes with it. If a distribution or
-// conda packaged the toolkit, it is nvcc's own version.
+// cudaVersion returns the toolkit's version from the file that comes with the toolkit. If a
+// distribution or conda packaged the toolkit, it returns the version that nvcc reports.
 func cudaVersion(ctx context.Context, o machine.Options, home, nvcc string) string {
 	if text, err := os.ReadFile(o.At(filepath.Join(home, "version.json"))); err == nil {
 		var file struct{ CUDA struct{ Version string } }
@@ -105,8 +106,8 @@ func cudaVersion(ctx context.Context, o machine.Options, home, nvcc string) stri
 	return parseNVCC(output)
 }
 
-// nvccRelease matches what DeepSpeed reads (op_builder/builder.py, installed_cuda_version): "Cuda
-// compilation tools, release 12.4, V12.4.131".
+// nvccRelease matches the output of nvcc that DeepSpeed reads (op_builder/builder.py,
+// installed_cuda_version): "Cuda compilation tools, release 12.4, V12.4.131".
 var nvccRelease = lazyregexp.New(`release (\d+\.\d+)`)
 
 func parseNVCC(output string) string {
@@ -121,14 +122,14 @@ func majorMinor(version string) string {
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// cxxCompiler returns the compiler that torch would run (get_cxx_compiler) and the version that
+// cxxCompiler returns the compiler that torch would run (get_cxx_compiler), and the version that
 // torch checks (get_compiler_abi_compatibility_and_version).
 func cxxCompiler(ctx context.Context, o machine.Options) (path, version string) {
 	name, set := o.LookupEnv("CXX")
 	if !set {
 		name = "c++"
 	}
-	words := strings.Fields(name) // "ccache g++": ninja runs it through a shell
+	words := strings.Fields(name) // the name may be "ccache g++", because ninja runs it through a shell
 	if len(words) == 0 {
 		return "", ""
 	}
@@ -144,15 +145,15 @@ func cxxCompiler(ctx context.Context, o machine.Options) (path, version string) 
 	return path, machine.FirstWord(output)
 }
 
-// pythonBuild is what an interpreter uses to compile extensions.
+// pythonBuild holds what an interpreter uses to compile extensions.
 type pythonBuild struct {
-	include string // of Python.h; "" if the interpreter gave none
-	prefix  string // conda installs libraries below it
-	version string // "py311"
-	torch   string // the directory of the torch package, "" for none
+	include string // directory of Python.h; "" if the interpreter named none
+	prefix  string // directory below which conda installs libraries
+	version string // such as "py311"
+	torch   string // directory of the torch package, "" if there is none
 }
 
-// askBuildOf needs site-packages, to find torch, and imports nothing from there.
+// askBuildOf needs site-packages in order to find torch, but imports nothing from there.
 const askBuildOf = `import importlib.util, os, sys, sysconfig
 torch = importlib.util.find_spec("torch")
 print("\npreflight", sysconfig.get_path("include", scheme="posix_prefix"))
@@ -161,8 +162,8 @@ print("preflight", "py%d%d" % sys.version_info[:2])
 print("preflight", os.path.dirname(torch.origin) if torch and torch.origin else "")
 `
 
-// askBuild asks the launch's interpreter, because only it knows where its headers are: a virtual
-// environment uses those of its base Python.
+// askBuild asks the launch's interpreter, because only the interpreter knows where its headers are.
+// A virtual environment uses the headers of its base Python.
 func askBuild(ctx context.Context, interpreter string) pythonBuild {
 	var python facts.Python
 	if !findInterpreter(interpreter, &python) {
@@ -181,7 +182,7 @@ func askBuild(ctx context.Context, interpreter string) pythonBuild {
 	return pythonBuild{answers[0], answers[1], answers[2], answers[3]}
 }
 
-// hasLibAIO reports whether the compiler would find libaio, which DeepSpeed's async_io tests with a
+// hasLibAIO reports whether the compiler would find libaio. DeepSpeed's async_io tests that with a
 // small program (op_builder/async_io.py, has_function).
 func hasLibAIO(o machine.Options, prefix string) bool {
 	places := func(variables []string, flag string, usual ...string) []string {
@@ -204,9 +205,9 @@ func hasLibAIO(o machine.Options, prefix string) bool {
 	return holds(headers, "libaio.h") && holds(libraries, "libaio.so")
 }
 
-// abandonedLock returns a lock for which a build would wait forever. torch used to treat the
+// abandonedLock returns a lock for which a build would wait forever. Older torch releases treat the
 // existence of the file as a running build (torch/utils/file_baton.py), and a killed build leaves
-// it behind. Later releases lock the file itself, so its existence means nothing.
+// the file behind. Later releases lock the file itself, so its existence means nothing.
 func abandonedLock(o machine.Options, builds []facts.Place, build pythonBuild) string {
 	text, err := os.ReadFile(filepath.Join(build.torch, "utils", "cpp_extension.py"))
 	if build.torch == "" || err != nil || !strings.Contains(string(text), "FileBaton(") {
@@ -220,25 +221,25 @@ func abandonedLock(o machine.Options, builds []facts.Place, build pythonBuild) s
 	return ""
 }
 
-// folder returns the subdirectory of torch's extensions for this Python and torch's build
+// folder returns the subdirectory of torch's extensions for this Python and this build of torch
 // (_get_build_directory).
 func (b pythonBuild) folder() string {
-	text, _ := os.ReadFile(filepath.Join(b.torch, "version.py")) // a torch without it is a CPU build
+	text, _ := os.ReadFile(filepath.Join(b.torch, "version.py")) // a torch without this file is a CPU build
 	torch := parseTorchVersion(string(text))
 	switch {
 	case torch.HIP != "":
-		return b.version + "_*" // before some release the CPU's name, from then on ROCm's
+		return b.version + "_*" // older torch releases put the CPU's name at the end, later releases ROCm's name
 	case torch.CUDA != "":
 		return b.version + "_cu" + strings.ReplaceAll(torch.CUDA, ".", "")
 	}
 	return b.version + "_cpu"
 }
 
-// heldOpen reports whether a process that we may read has a file open, as torch has its lock during
-// a build.
+// heldOpen reports whether a process that this user may read has a file open. During a build, torch
+// has its lock file open.
 func heldOpen(path string) bool {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // the kernel's name for it
+		path = real // the kernel uses the real path
 	}
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	return slices.ContainsFunc(links, func(link string) bool {

@@ -15,15 +15,15 @@ import (
 	"preflight/probe/machine"
 )
 
-// readTorch reads how torch was built, from the version.py in its directory ("" if no such file was
-// found) and from its metadata. It returns nil if torch is not installed.
+// readTorch reads how torch was built. It reads the version.py in torch's directory, and torch's
+// metadata. dir is "" if no version.py was found. readTorch returns nil if torch is not installed.
 func readTorch(dir string, installed []installedPackage) *facts.Torch {
 	if dir == "" && len(installed) == 0 {
 		return nil
 	}
 	torch := &facts.Torch{}
 	if dir != "" {
-		// The file existed a moment ago; if it is gone, the metadata counts.
+		// The file existed a moment ago. If it is gone, the metadata counts.
 		text, _ := os.ReadFile(filepath.Join(dir, "version.py"))
 		*torch = parseTorchVersion(string(text))
 		torch.CUDALibrary = readTorchLinks(dir).path
@@ -43,11 +43,12 @@ func readTorch(dir string, installed []installedPackage) *facts.Torch {
 	return torch
 }
 
-// ownLibraries matches the libraries that are part of torch. The loader may not find the others by
-// itself, because torch/__init__.py first loads CUDA's by their paths.
+// ownLibraries matches the libraries that are part of torch. The loader may not find the other
+// libraries by itself, because torch/__init__.py first loads CUDA's libraries by their paths.
 var ownLibraries = lazyregexp.New(`^lib(?:torch|c10)`)
 
-// unloadable returns the loader's error about anything that torch's extension module is linked to.
+// unloadable returns the loader's error about any library that torch's extension module is linked
+// to.
 func unloadable(ctx context.Context, interpreter, torchDir, dir string) string {
 	modules, _ := filepath.Glob(filepath.Join(torchDir, "_C.*.so")) // the pattern is valid
 	if len(modules) == 0 {
@@ -56,8 +57,8 @@ func unloadable(ctx context.Context, interpreter, torchDir, dir string) string {
 	return machine.Refused(ctx, machine.Linked{Program: interpreter, Object: modules[0], Dir: dir, Needed: ownLibraries})
 }
 
-// assignment matches a line of torch/version.py: __version__ = '2.5.1+cu124' or cuda: Optional[str]
-// = '12.4'. None does not match.
+// assignment matches a line of torch/version.py, such as __version__ = '2.5.1+cu124' or cuda:
+// Optional[str] = '12.4'. It does not match the value None.
 var assignment = lazyregexp.New(`(?m)^(__version__|cuda|hip)\s*(?::[^=]*)?=\s*['"]([^'"]*)['"]`)
 
 func parseTorchVersion(text string) facts.Torch {
@@ -75,7 +76,7 @@ func parseTorchVersion(text string) facts.Torch {
 	return torch
 }
 
-// ncclRequirement matches a Requires-Dist of torch's wheel, in both spellings that occur:
+// ncclRequirement matches a Requires-Dist line of torch's wheel, in both spellings that occur:
 // "nvidia-nccl-cu12==2.21.5; …" and "nvidia-nccl-cu12 (==2.18.1) ; …".
 var ncclRequirement = lazyregexp.New(`^nvidia-nccl-cu\d+\s*\(?==\s*([\d.]+)`)
 
@@ -86,17 +87,17 @@ func parseNCCLRequirement(requirement string) string {
 	return ""
 }
 
-// torchLinks is how torch's GPU library finds NCCL, or RCCL.
+// torchLinks says how torch's GPU library finds NCCL or RCCL.
 type torchLinks struct {
 	path  string // "" if this torch has no such library
-	needs string // the name it requests; "" if NCCL is linked into it, or it has none
-	// rpath and runpath are directories with $ORIGIN replaced. An object has one of the two: glibc
-	// ignores DT_RPATH if there is a DT_RUNPATH.
+	needs string // the name that the library requests; "" if NCCL is linked into it, or if it has no NCCL
+	// rpath and runpath list directories, with $ORIGIN replaced. An object uses only one of the
+	// two: glibc ignores DT_RPATH if there is a DT_RUNPATH.
 	rpath, runpath []string
 }
 
-// readTorchLinks reads the dynamic section of libtorch_cuda.so, of the parts into which torch 1.10
-// to 1.12 split it, or of its equivalent in a torch for ROCm.
+// readTorchLinks reads the dynamic section of libtorch_cuda.so. torch 1.10 to 1.12 split that
+// library into parts, and a torch for ROCm has an equivalent; readTorchLinks reads these too.
 func readTorchLinks(torchDir string) torchLinks {
 	if torchDir == "" {
 		return torchLinks{}
