@@ -17,7 +17,7 @@ import (
 	"preflight/facts"
 )
 
-// takesNoCall returns a port on which no call is answered: a listener whose queue is full.
+// takesNoCall returns a port on which no call is answered, because the listener's queue is full.
 func takesNoCall(t *testing.T) (port int) {
 	t.Helper()
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -41,8 +41,8 @@ func takesNoCall(t *testing.T) (port int) {
 	return port
 }
 
-// TestHurriedCall checks that a call which ended before a lost packet would have been resent says
-// nothing about the silent side.
+// TestHurriedCall checks a call that ended before the kernel would have resent a lost packet. Such
+// a call must say nothing about the silent peer.
 func TestHurriedCall(t *testing.T) {
 	port := takesNoCall(t)
 	for _, tt := range []struct {

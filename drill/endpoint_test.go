@@ -38,7 +38,7 @@ func TestIdentifyStores(t *testing.T) {
 }
 
 // TestIdentifyWaitsForAPreflight checks that another preflight's store is not reported as the
-// ranks' store, and that it leaves the port to theirs.
+// ranks' store. The other preflight must leave the port to the ranks' store.
 func TestIdentifyWaitsForAPreflight(t *testing.T) {
 	for _, g := range []facts.Generation{facts.GenerationValidates, facts.GenerationPings} {
 		ctx, leave := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func TestIdentifyWaitsForAPreflight(t *testing.T) {
 }
 
 func TestIdentifyWhatIsNoStore(t *testing.T) {
-	httpServer := func(conn net.Conn) { // it answers invalid requests at once
+	httpServer := func(conn net.Conn) { // this server answers invalid requests at once
 		_, _ = conn.Read(make([]byte, 100))
 		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 	}
@@ -103,8 +103,8 @@ func TestIdentifyWhatIsNoStore(t *testing.T) {
 	}
 }
 
-// An old store that is too slow is still recognised by its answer, and is sent nothing that it
-// could read as a length.
+// TestIdentifyASlowOldStore checks that an old store that is too slow is still recognised by its
+// answer. It must receive nothing that it could read as a length.
 func TestIdentifyASlowOldStore(t *testing.T) {
 	var mu sync.Mutex
 	longest := 0

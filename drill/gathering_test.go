@@ -14,7 +14,7 @@ import (
 )
 
 // TestRoll checks that the number of joined ranks is read from torch's keys in a store of any
-// generation, and from no other key.
+// generation. No other key may be read.
 func TestRoll(t *testing.T) {
 	number := func(n int) *int { return &n }
 	for name, c := range map[string]struct {

@@ -19,10 +19,11 @@ import (
 	"preflight/facts"
 )
 
-// enough is for an interpreter on a busy machine.
+// enough is enough time for an interpreter on a busy machine.
 const enough = time.Minute
 
-// TestHub connects to a server on this machine in every way that exists, and in some that fail.
+// TestHub connects to a server on this machine in every way that exists, and in some ways that
+// fail.
 func TestHub(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -32,7 +33,7 @@ func TestHub(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s was asked of it", r.Method, r.URL)
 	}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // for handshakes that must fail
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // hides the errors of handshakes that must fail
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	plain := httptest.NewServer(http.NotFoundHandler())
@@ -70,7 +71,7 @@ func TestHub(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			env := map[string]string{"HF_ENDPOINT": server.URL, "REQUESTS_CA_BUNDLE": ca, "SSL_CERT_FILE": ca, "CURL_CA_BUNDLE": "", "SSL_CERT_DIR": ""}
-			for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"} { // this machine's own
+			for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"} { // unset, because this machine may have its own values
 				env[name], env[strings.ToLower(name)] = "", ""
 			}
 			for name, value := range c.env {
@@ -100,8 +101,8 @@ func TestHub(t *testing.T) {
 	}
 }
 
-// TestHubThroughItsOwnProxy checks that the password in its variable is sent to the proxy and
-// nowhere else.
+// TestHubThroughItsOwnProxy checks that the password in the proxy's variable is sent to the proxy
+// and nowhere else.
 func TestHubThroughItsOwnProxy(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -120,14 +121,14 @@ func TestHubThroughItsOwnProxy(t *testing.T) {
 	if got.Hub.Failed != facts.HopProxy || got.Hub.Error != "403 Forbidden" || got.Hub.Proxy != listener.Addr().String() {
 		t.Errorf("got %+v %s", got.Hub, got.Problem)
 	}
-	want := "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\nProxy-Authorization: Basic bWU6YUBi\r\n\r\n" // me:a@b
+	want := "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\nProxy-Authorization: Basic bWU6YUBi\r\n\r\n" // the base64 text is me:a@b
 	if asked := <-heard; asked != want {
 		t.Errorf("the proxy was asked %q, not %q", asked, want)
 	}
 }
 
-// TestHubInterpreter checks that an interpreter that does not start, or crashes, gives no result
-// for the Hub.
+// TestHubInterpreter checks that an interpreter that does not start, or that crashes, gives no
+// result for the Hub.
 func TestHubInterpreter(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{"/bin/true": "the interpreter", "/nonexistent/python": "no such file"} {
@@ -155,7 +156,7 @@ func refusing(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// hear returns what the next caller sends up to an empty line, after it gets the answer.
+// hear gives the next caller the answer. It returns what the caller sends up to an empty line.
 func hear(listener net.Listener, answer string) string {
 	call, err := listener.Accept()
 	if err != nil {
@@ -178,7 +179,8 @@ func exchange(call net.Conn, answer string) string {
 	return data.String()
 }
 
-// proxying gives every caller this answer, and then connects it to the target, if there is one.
+// proxying gives every caller the answer. If there is a target, it then connects the caller to the
+// target.
 func proxying(t *testing.T, answer, to string) string {
 	t.Helper()
 	listener := listening(t)

@@ -18,7 +18,8 @@ import (
 	"preflight/testhosts"
 )
 
-// asNode makes the test binary log in from a node of a cluster to these peers, given as JSON.
+// asNode is the variable that makes the test binary log in from a node of a cluster. Its value is
+// the peers as JSON.
 const asNode = "DRILL_LOGINS"
 
 func TestMain(m *testing.M) {
@@ -62,8 +63,8 @@ func logInFrom(t *testing.T, node *testhosts.Node, logins Logins) (seen facts.Lo
 	return seen
 }
 
-// Real logins between real nodes, and the problems they can have. Whatever the result, the node
-// that logs in must stay unchanged.
+// TestLogins makes real logins between real nodes, with every problem that a login can have.
+// Whatever the result is, the node that logs in must stay unchanged.
 func TestLogins(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"preflight/facts"
 )
 
-// ssh's messages and their meaning.
+// TestLoginCause maps ssh's messages to causes.
 func TestLoginCause(t *testing.T) {
 	exit := func(code string) error { return exec.Command("/bin/sh", "-c", "exit "+code).Run() }
 	tests := []struct {
@@ -59,7 +59,8 @@ func TestLoginCause(t *testing.T) {
 	}
 }
 
-// Only an ssh that would accept an unknown key must be kept from storing it.
+// TestUnwritten checks that options are added only for an ssh that would accept an unknown key.
+// Such an ssh must not store the key.
 func TestUnwritten(t *testing.T) {
 	const files = "userknownhostsfile /root/.ssh/known_hosts /etc/other\n"
 	devNull := []string{"-o", "UserKnownHostsFile=/dev/null /root/.ssh/known_hosts /etc/other"}
@@ -81,7 +82,8 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// A login that we end counts as failed only if ssh would have given up too, or said why before.
+// TestLoginsWithoutTime covers logins that preflight ends at the time limit. Such a login counts as
+// failed only if ssh would also have given up, or had already printed the reason.
 func TestLoginsWithoutTime(t *testing.T) {
 	ssh := script(t, "ssh", `case "$*" in
 *-G*) ;;
@@ -112,7 +114,7 @@ esac`)
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // most of the time is spent waiting
 			got := Logins{Peers: tt.peers, Deadline: tt.time}.Run(t.Context())
-			for i := range got.Failed { // the durations vary
+			for i := range got.Failed { // the durations vary, so they are not compared
 				got.Failed[i].Message, _, _ = strings.Cut(got.Failed[i].Message, " within ")
 			}
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(facts.Login{}, "Seconds")); diff != "" {
@@ -122,7 +124,7 @@ esac`)
 	}
 }
 
-// Without ssh nothing is tried, and the reason is reported.
+// TestNoLogins checks that nothing is tried without ssh, and that the reason is reported.
 func TestNoLogins(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	got := Logins{Peers: []string{"w2"}, Deadline: time.Minute}.Run(t.Context())
@@ -131,8 +133,9 @@ func TestNoLogins(t *testing.T) {
 	}
 }
 
-// script writes an executable shell script and returns its path. A process forked in between would
-// hold the file open for writing, and the kernel refuses to run such a file.
+// script creates an executable shell script and returns its path. If another process were forked
+// during the write, it would hold the file open for writing, and the kernel refuses to run such a
+// file.
 func script(t *testing.T, name, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -144,7 +147,7 @@ func script(t *testing.T, name, body string) string {
 	return path
 }
 
-// alive reports whether a process runs and is not only waiting to be reaped.
+// alive reports whether a process runs. A process that only waits to be reaped does not count.
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")

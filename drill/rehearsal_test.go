@@ -19,10 +19,10 @@ import (
 	"preflight/facts"
 )
 
-// overSSH is what DeepSpeed sets for pdsh.
+// overSSH lists the variables that DeepSpeed sets for pdsh.
 var overSSH = []facts.Setting{{Name: "PDSH_RCMD_TYPE", Value: "ssh"}}
 
-// standIn puts a program first in PATH.
+// standIn creates a program and puts its directory first in PATH.
 func standIn(t *testing.T, name, body string) string {
 	t.Helper()
 	path := script(t, name, body)
@@ -30,8 +30,8 @@ func standIn(t *testing.T, name, body string) string {
 	return path
 }
 
-// fakeSSH stands in for ssh to hosts that do not exist: $host is the host, and "$@" the command to
-// run there.
+// fakeSSH replaces ssh to hosts that do not exist. In it, $host is the host, and "$@" is the
+// command to run there.
 const fakeSSH = `while :; do case "$1" in
 -l) shift 2 ;;
 -*) shift ;;
@@ -54,14 +54,14 @@ func rehearse(t *testing.T, ssh string, r Rehearsal) facts.Rehearsal {
 	return Rehearse(t.Context(), r)
 }
 
-// loose ignores what differs from run to run.
+// loose ignores values that differ from run to run.
 var loose = cmp.Options{cmpopts.IgnoreFields(facts.Rehearsal{}, "Command", "Seconds"), cmpopts.EquateEmpty()}
 
 func node(name string, ranks ...int) facts.RehearsalNode {
 	return facts.RehearsalNode{Node: name, Ranks: ranks}
 }
 
-// The real pdsh over hosts that answer, or fail to answer, in every way.
+// TestRehearse runs the real pdsh over hosts that answer, or fail to answer, in every way.
 func TestRehearse(t *testing.T) {
 	tests := []struct {
 		name, ssh string
@@ -128,7 +128,7 @@ func flood() []string {
 	return append(lines, "…")
 }
 
-// Programs other than pdsh, and a broken pdsh.
+// TestRehearseWithAnotherProgram tries programs other than pdsh, and a broken pdsh.
 func TestRehearseWithAnotherProgram(t *testing.T) {
 	const token = `for last; do :; done; token=${last%-*}; `
 	hosts := []facts.RehearsalNode{node("w1"), node("w2")}
@@ -172,7 +172,7 @@ func TestRehearseWithAnotherProgram(t *testing.T) {
 	}
 }
 
-// crowd returns what is kept of 301 ranks and as many names.
+// crowd returns the part that is kept of 301 ranks and as many names.
 func crowd() []facts.RehearsalNode {
 	nodes := []facts.RehearsalNode{node("w1"), node("w2")}
 	for rank := range keptLines {
@@ -191,7 +191,8 @@ func TestRehearseWithoutPDSH(t *testing.T) {
 	}
 }
 
-// The command line is DeepSpeed's own, and arguments reach pdsh unchanged.
+// TestRehearsalCommand checks that the command line is DeepSpeed's own, and that arguments reach
+// pdsh unchanged.
 func TestRehearsalCommand(t *testing.T) {
 	r := Rehearsal{Program: "/usr/bin/pdsh", Hosts: []string{"w1", "u@w2"}, LauncherArgs: []string{"-t", "5 $(reboot)"}}
 	want := []string{"/usr/bin/pdsh", "-S", "-f", "1024", "-w", "w1,u@w2", "-t", "5 $(reboot)", "echo", "token-%n"}
@@ -200,7 +201,7 @@ func TestRehearsalCommand(t *testing.T) {
 	}
 }
 
-// ssh cannot prompt: it has no terminal and no window.
+// TestRehearsalAsksNobody checks that ssh cannot prompt, because it has no terminal and no window.
 func TestRehearsalAsksNobody(t *testing.T) {
 	t.Setenv("DISPLAY", ":0")
 	t.Setenv("SSH_ASKPASS", "/usr/bin/askpass")
@@ -214,8 +215,9 @@ echo "display=$DISPLAY askpass=$SSH_ASKPASS require=$SSH_ASKPASS_REQUIRE"
 	}
 }
 
-// Everything that pdsh has started ends with the rehearsal, although each ssh is in a session of
-// its own: at the time limit and on an interrupt.
+// TestRehearsalLeavesNothingBehind checks that everything that pdsh has started ends with the
+// rehearsal, although each ssh has its own session. It checks this at the time limit and on an
+// interrupt.
 func TestRehearsalLeavesNothingBehind(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"at the limit": time.Second, "interrupted": time.Minute} {
 		t.Run(name, func(t *testing.T) {

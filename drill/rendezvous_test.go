@@ -49,7 +49,8 @@ func serveStore(t *testing.T, token string, g facts.Generation) (port int) {
 	panic("unreachable")
 }
 
-// serveAnything serves another protocol, defined by answer, until the test ends.
+// serveAnything serves another protocol until the test ends. The function answer defines the
+// protocol.
 func serveAnything(t *testing.T, answer func(net.Conn)) (port int) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,7 +78,7 @@ func serveAnything(t *testing.T, answer func(net.Conn)) (port int) {
 // hush reads everything and sends nothing.
 func hush(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// hangUp closes with unread bytes, which resets the connection.
+// hangUp closes the connection while bytes are unread, which resets the connection.
 func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }
 
 func join(token, node string, port, world int, g facts.Generation) Join {
@@ -99,7 +100,7 @@ func TestEverybodyMeets(t *testing.T) {
 	for _, g := range generations {
 		t.Run(string(g), func(t *testing.T) {
 			port := serveStore(t, "token", g)
-			// Two rendezvous share the store, one after the other.
+			// Two rendezvous use the same store, one after the other.
 			for _, token := range []string{"token/ranks", "token/peers"} {
 				seen := joinAll(t, join(token, "w1", port, 3, g), join(token, "w2", port, 3, g), join(token, "w3", port, 3, g))
 				for _, got := range seen {
@@ -119,7 +120,8 @@ func TestEverybodyMeets(t *testing.T) {
 	}
 }
 
-// If one node never comes, each waiting node reports how many have come.
+// TestSomebodyIsMissing checks that each waiting node reports how many nodes have come if one node
+// never comes.
 func TestSomebodyIsMissing(t *testing.T) {
 	for _, g := range generations {
 		t.Run(string(g), func(t *testing.T) {
@@ -179,8 +181,8 @@ func TestTheHopThatFails(t *testing.T) {
 	}
 }
 
-// A name may lead to another host with a running job: its store is asked first, and sent nothing
-// more if it belongs to another run.
+// TestJoinElsewhere covers a name that leads to another host with a running job. A node must first
+// ask what the store is. If the store belongs to another run, the node must send nothing more.
 func TestJoinElsewhere(t *testing.T) {
 	old := &oldStore{}
 	tests := []struct {
@@ -212,7 +214,7 @@ func TestJoinElsewhere(t *testing.T) {
 }
 
 // oldStore is a store of the oldest generation with five keys. It records the largest number of
-// bytes that it was sent on one connection.
+// bytes that it received on one connection.
 type oldStore struct{ longest atomic.Int64 }
 
 func (s *oldStore) serve(conn net.Conn) {
@@ -229,7 +231,8 @@ func (s *oldStore) serve(conn net.Conn) {
 	}
 }
 
-// This run's own store is joined at whatever address it answers.
+// TestJoinOursElsewhere checks that a node joins this run's own store at any address where it
+// answers.
 func TestJoinOursElsewhere(t *testing.T) {
 	for _, g := range generations {
 		j := join("token", "w2", serveStore(t, "token", g), 1, g)
@@ -277,7 +280,7 @@ func serveForeign(t *testing.T, server *c10d.Server) (port int) {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// deadPort is tcpmux's port, on which nothing listens, and which the kernel gives to no process.
+// deadPort is tcpmux's port. Nothing listens on it, and the kernel gives it to no process.
 const deadPort = 1
 
 func sshServer(conn net.Conn) {
@@ -285,7 +288,8 @@ func sshServer(conn net.Conn) {
 	hush(conn)
 }
 
-// preflight does not wait for a process on the port that is not a preflight.
+// TestHostOnAHeldPort checks that preflight does not wait for the port if the process there is not
+// a preflight.
 func TestHostOnAHeldPort(t *testing.T) {
 	port := serveAnything(t, hush)
 	host := Host{Token: "token", Node: "w1", Port: port, Generation: facts.GenerationPings, Patience: time.Minute}
@@ -299,7 +303,7 @@ func TestHostOnAHeldPort(t *testing.T) {
 	}
 }
 
-// A Join and a Host are sent to the nodes as JSON.
+// TestTravellingOrders checks that a Join and a Host survive being sent to the nodes as JSON.
 func TestTravellingOrders(t *testing.T) {
 	want := join("token", "w2", 29500, 2, facts.GenerationPings)
 	text, err := json.Marshal(want)
@@ -315,11 +319,11 @@ func TestTravellingOrders(t *testing.T) {
 	}
 }
 
-// The first address that accepts is called; if none does, the error is that of the first that could
-// have.
+// TestCallFirst checks that the first address that accepts is called. If no address accepts, the
+// error must be that of the first address with a route.
 func TestCallFirst(t *testing.T) {
 	port := serveAnything(t, hush)
-	unroutable := netip.MustParseAddr("fe80::1") // link-local without a zone
+	unroutable := netip.MustParseAddr("fe80::1") // a link-local address without a zone
 	here, elsewhere := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.9")
 	tests := []struct {
 		name      string

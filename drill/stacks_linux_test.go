@@ -17,7 +17,8 @@ import (
 	"preflight/facts"
 )
 
-// TestStacks runs a substitute for py-spy on this process, which prints a dump like the real one.
+// TestStacks runs a substitute for py-spy on this process. The substitute prints a dump like the
+// real py-spy.
 func TestStacks(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
@@ -26,7 +27,7 @@ func TestStacks(t *testing.T) {
 		long = append(long, fmt.Sprintf("    f (a.py:%d)", i))
 	}
 	for _, tt := range []struct {
-		name, script string // "" for none
+		name, script string // "" if there is no py-spy
 		want         facts.Stack
 	}{
 		{name: "not installed", want: facts.Stack{Problem: "py-spy is not installed there"}},
@@ -64,8 +65,8 @@ printf 'Process %s: python train.py --token hf_secret\nPython v3.11.2 (/usr/bin/
 	}
 }
 
-// TestPySpyOfAnother checks that the program next to a process's interpreter is run only for our
-// own processes.
+// TestPySpyOfAnother checks that a py-spy next to a process's interpreter is run only if
+// preflight's own user runs the process.
 func TestPySpyOfAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: a process of another user needs root")

@@ -26,8 +26,8 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// Runs that begin at the same time serve on the same port one after the other, and each run meets
-// in a store of its own.
+// TestRunsTakeTurns starts runs at the same time. They must serve on the same port one after the
+// other, and each run must meet in its own store.
 func TestRunsTakeTurns(t *testing.T) {
 	port := freePort(t)
 	var waited atomic.Int32
@@ -83,7 +83,8 @@ func TestAPreflightThatDoesNotLeave(t *testing.T) {
 	}
 }
 
-// A preflight that was killed may release its turn before its port.
+// TestAPortThatIsLetGoOfLate checks a preflight that was killed. It may release its turn before its
+// port.
 func TestAPortThatIsLetGoOfLate(t *testing.T) {
 	port := freePort(t)
 	turn, _, err := hostsys.TakeTurn(t.Context(), hostsys.TurnAtPort(port))
@@ -106,10 +107,10 @@ func TestAPortThatIsLetGoOfLate(t *testing.T) {
 	}
 }
 
-// TestRunsMeasureInTurn checks that one run after the other gets the turn, and that an impatient
-// one is told who has it.
+// TestRunsMeasureInTurn checks that one run after the other gets the turn. A run that does not wait
+// long enough must be told which process has the turn.
 func TestRunsMeasureInTurn(t *testing.T) {
-	of := t.TempDir() // a name that no other test uses
+	of := t.TempDir() // a name for the turn that no other test uses
 	first, end := context.WithCancel(t.Context())
 	had, second := make(chan Had), make(chan Had)
 	hold := func(ctx context.Context, patience time.Duration, had chan<- Had) {

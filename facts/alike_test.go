@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// deep is a depth that covers every section. It is needed because a rendezvous may hold a next one
-// without end.
+// deep is a depth that covers every section. A limit is needed because a rendezvous may hold a next
+// rendezvous without end.
 const deep = 8
 
 // everything fills a value recursively and gives each list two different entries.
@@ -31,7 +31,7 @@ func everything(v reflect.Value, depth int) {
 			everything(v.Index(i), depth+1)
 		}
 		if entry := v.Index(1); entry.Kind() == reflect.Struct {
-			changeLeaf(entry, 0) // usually its name
+			changeLeaf(entry, 0) // the first leaf is usually the entry's name
 		}
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
@@ -42,7 +42,7 @@ func everything(v reflect.Value, depth int) {
 }
 
 // changeLeaf changes the n-th leaf of a value and returns how many leaves it counted. The count is
-// larger than n if it changed one.
+// larger than n if it changed a leaf.
 func changeLeaf(v reflect.Value, n int) (leaves int) {
 	each := func(part reflect.Value) { leaves += changeLeaf(part, n-leaves) }
 	switch v.Kind() {
@@ -89,7 +89,7 @@ func change(v reflect.Value) {
 	}
 }
 
-// TestAlike changes every value of every section once. Sections must be alike exactly if their
+// TestAlike changes every value of every section once. Sections must be alike if and only if their
 // comparable facts are the same.
 func TestAlike(t *testing.T) {
 	filled := func() (f Facts) {

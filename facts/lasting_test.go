@@ -12,12 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestLasting changes every value of every section once. Comparable values must be kept and read
-// back unchanged, and volatile ones must be absent.
+// TestLasting changes every value of every section once. Lasting must keep comparable values, which
+// must be unchanged after they are read back. Volatile values must be absent.
 func TestLasting(t *testing.T) {
 	var full Facts
 	everything(reflect.ValueOf(&full).Elem(), 0)
-	full.Python.SysPath = []string{"/usr/lib/python3"} // a launch's own directory is left out
+	full.Python.SysPath = []string{"/usr/lib/python3"} // Lasting leaves out a launch's own directory
 	text, err := json.Marshal(full.Lasting())
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +52,8 @@ func TestLasting(t *testing.T) {
 	}
 }
 
-// TestLastingOmits covers what JSON leaves out: an empty value must not show up as a change in a
-// review.
+// TestLastingOmits covers values that JSON leaves out. An empty value must not look like a change
+// in a review.
 func TestLastingOmits(t *testing.T) {
 	f := Facts{Net: &Net{Interfaces: []Interface{{Name: "eth0"}, {Name: "eth1", Master: "bond0"}}}}
 	text, err := json.Marshal(f.Lasting())
@@ -80,7 +80,7 @@ func TestEachEntry(t *testing.T) {
 	}
 }
 
-// TestUnrecordedOfNonsense covers files with arbitrary values in place of facts.
+// TestUnrecordedOfNonsense covers files with arbitrary values where facts should be.
 func TestUnrecordedOfNonsense(t *testing.T) {
 	for _, text := range []string{`{"shm":[[[7]]]}`, `{"shm":"x","host":[]}`, `{"net":{"interfaces":[[],7,null,{}]}}`, `{"host":{"cpu":[{}]}}`} {
 		var saved map[string]any

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestUnits checks that the tree has every unit, by the same rule as [Unit].
+// TestUnits checks that the tree has every unit, and that each unit is the same as [Unit] returns.
 func TestUnits(t *testing.T) {
 	tree := Units()
 	at := func(path string) any {
@@ -19,7 +19,7 @@ func TestUnits(t *testing.T) {
 		return place
 	}
 	for path, want := range map[string]any{
-		"memory.available":           "bytes", // never compared, but it has a unit
+		"memory.available":           "bytes", // this fact has a unit although it is never compared
 		"nvml.cards.*.power.limit":   "W",
 		"nvml.cards.*.clock.sm":      "MHz",
 		"net.interfaces.*.speed":     "bit/s",

@@ -12,8 +12,8 @@ import (
 	"preflight/facts"
 )
 
-// TestAlikeIsKeptOnce checks that equal bytes from several nodes become one value, and different
-// bytes do not.
+// TestAlikeIsKeptOnce checks that equal bytes from several nodes become one shared value. Different
+// bytes must become different values.
 func TestAlikeIsKeptOnce(t *testing.T) {
 	net := func(address string) string {
 		return fmt.Sprintf(`{"seen":{"net":{"interfaces":[{"name":"eth0","mtu":9000,"kind":"physical","addresses":[%q]},{"name":"lo"},{"name":"ib0","addresses":["10.1.0.1/16"]}]}}}`, address)

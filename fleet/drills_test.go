@@ -54,8 +54,8 @@ func TestCallees(t *testing.T) {
 	}
 }
 
-// TestUnfit checks that no node is called at an address that others cannot use, and that the reason
-// is reported.
+// TestUnfit checks that no node is called at an address that other nodes cannot use, and that the
+// reason is reported.
 func TestUnfit(t *testing.T) {
 	holders := map[netip.Addr]int{netip.MustParseAddr("10.0.0.1"): 1, netip.MustParseAddr("172.17.0.1"): 2}
 	for _, c := range []struct {
@@ -89,7 +89,7 @@ func TestNotTried(t *testing.T) {
 		launch launch.Prediction
 		only   string
 		skip   []string
-		want   string // what is not tried in addition to hub, rails, throughput and, unless something must be compiled, toolchain
+		want   string // drills not tried; hub, rails, throughput and (unless something must be compiled) toolchain are implied
 	}{
 		{"a few nodes", nodes(4), pdsh, "", nil, "callback"},
 		{"of mpirun", mpi, launch.Prediction{Launcher: "mpich"}, "", nil, "rehearsal"},
@@ -141,8 +141,8 @@ func TestNotTried(t *testing.T) {
 	}
 }
 
-// TestPlannedAddressesAreNotShared checks that an address of two nodes is unfit on both, and a
-// third node's own address is not.
+// TestPlannedAddressesAreNotShared checks that an address of two nodes is unfit on both nodes, and
+// that a third node's own address is fit.
 func TestPlannedAddressesAreNotShared(t *testing.T) {
 	all := membersFor(3)
 	for i, m := range all {

@@ -9,8 +9,8 @@ import (
 	"preflight/facts"
 )
 
-// TestRunAt checks that a store is queried with the parameters of the torchrun at that port. Other
-// launchers give only the number of restarts.
+// TestRunAt checks that a store is read with the run ID and size of the torchrun at that port.
+// Other launchers give only the number of restarts.
 func TestRunAt(t *testing.T) {
 	at := func(port int, kind, program string, m facts.Meeting) facts.JobProcess {
 		m.Port = port

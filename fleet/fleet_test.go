@@ -29,8 +29,8 @@ import (
 	"preflight/testhosts"
 )
 
-// TestMain lets this test binary stand in for the process that asks the GPU driver. It acts as a
-// slow but healthy driver.
+// TestMain lets this test binary replace the process that asks the GPU driver. The replacement acts
+// like a slow but healthy driver.
 func TestMain(m *testing.M) {
 	if !slices.Equal(os.Args[1:], []string{"agent", "nvml"}) {
 		os.Exit(m.Run())
@@ -42,11 +42,11 @@ func TestMain(m *testing.M) {
 	fmt.Println(`{"done":true}`)
 }
 
-// slowDriver is longer than planning's time limit for the launching machine, and shorter than the
-// time that eight GPUs take to wake up.
+// slowDriver is longer than the time limit for the launching machine during planning. It is shorter
+// than the time that eight GPUs take to wake up.
 const slowDriver = 11 * time.Second
 
-// answers replace a real agent's methods, by name.
+// answers holds methods, by name, that replace those of a real agent.
 type answers map[string]remote.Method
 
 // tells returns a method that reports only these facts when the node is probed.
@@ -71,7 +71,7 @@ func tells(seen facts.Facts) remote.Method {
 }
 
 // running returns a job on in-process nodes w1, w2 and so on. Their agents run in this process and
-// report only what the test says.
+// report only the given answers.
 func running(t *testing.T, nodes ...answers) Job {
 	t.Helper()
 	hosts := make([]testhosts.Host, len(nodes))
@@ -122,8 +122,8 @@ func says(answer any) remote.Method {
 	}
 }
 
-// TestLostServerOfThePeers checks that losing the server of the second rendezvous leaves that
-// rendezvous untried and the first one unchanged.
+// TestLostServerOfThePeers loses the server of the second rendezvous. That rendezvous must be
+// untried, and the first one unchanged.
 func TestLostServerOfThePeers(t *testing.T) {
 	node := func(name, address string) answers {
 		network := facts.Net{
@@ -150,8 +150,8 @@ func TestLostServerOfThePeers(t *testing.T) {
 	}
 }
 
-// TestLookHere checks a launch on this machine only: every section is present, missing with a
-// reason or not tried, within the time of one node.
+// TestLookHere checks a launch on this machine only. Every section must be present, missing with a
+// reason or not tried, within the time limit of one node.
 func TestLookHere(t *testing.T) {
 	hangs := filepath.Join(t.TempDir(), "python")
 	if err := os.WriteFile(hangs, []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
@@ -173,7 +173,7 @@ func TestLookHere(t *testing.T) {
 	}
 	for _, section := range facts.Sections() {
 		if section == facts.SectionLauncher || strings.HasPrefix(string(section), "peer_") {
-			continue // the plan's sections, and drills that run only after a first failure
+			continue // sections of the plan, and drills that run only after a failure
 		}
 		ways := 0
 		for _, way := range []bool{node.Has(section), node.Missing[section] != "", fleet.NotTried[section] != ""} {
@@ -187,7 +187,8 @@ func TestLookHere(t *testing.T) {
 	}
 }
 
-// TestLookHereTakesTheTimeItIsGiven checks that the time limit of planning limits nothing else.
+// TestLookHereTakesTheTimeItIsGiven checks that the time limit of planning does not apply to
+// anything else.
 func TestLookHereTakesTheTimeItIsGiven(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NOT RUN: -short, and it waits for a slow driver")
@@ -231,8 +232,8 @@ func TestEndpointIsAskedByAllAtOnce(t *testing.T) {
 	}
 }
 
-// TestNewDrill checks that one row is enough for a drill to run, to be shown, to be left out with a
-// reason, and to be missing if its node is lost.
+// TestNewDrill checks that one row is enough for a new drill. The drill must run, appear in the
+// progress, be left out with a reason, and be missing if its node is lost.
 func TestNewDrill(t *testing.T) {
 	const section facts.Section = "luck"
 	phase := Phase("luck")

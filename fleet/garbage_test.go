@@ -11,7 +11,7 @@ func TestMayCome(t *testing.T) {
 		want                int
 	}{
 		"a run that begins":    {104 * mib, 4 * mib, 5 * mib, 2000},
-		"hardly anything kept": {104 * mib, 0, 0, 2600}, // of the 4 MiB that the Go runtime assumes
+		"hardly anything kept": {104 * mib, 0, 0, 2600}, // 2600 percent of the 4 MiB that the Go runtime assumes
 		"half of it":           {100 * mib, 50 * mib, 60 * mib, 83},
 		"nearly full":          {100 * mib, 90 * mib, 100 * mib, leastGarbage},
 		"more than it may":     {100 * mib, 900 * mib, 1000 * mib, leastGarbage},

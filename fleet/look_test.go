@@ -22,14 +22,14 @@ import (
 	"preflight/remote"
 )
 
-// mock is a fleet that answers its drills as a healthy one does, and records which node was asked
+// mock is a fleet that answers its drills as a healthy fleet does. It records which node was asked
 // for what.
 type mock struct {
 	mu     sync.Mutex
-	called []string // "w1 w2": w1 called w2 in the mesh
-	worlds []int    // the size of every rendezvous that a node was asked to join
+	called []string // "w1 w2" means that w1 called w2 in the mesh
+	worlds []int    // the number of nodes in every rendezvous that a node was asked to join
 	nodes  []answers
-	gates  []chan struct{} // by node: it answers once its gate is closed
+	gates  []chan struct{} // one gate per node, which answers only when its gate is closed
 }
 
 // mocked returns a fleet of n nodes at 192.0.2.1 and so on.
@@ -79,7 +79,8 @@ func mocked(n int) *mock {
 	return m
 }
 
-// answersTo returns a method that answers one question, one at a time in the whole fleet.
+// answersTo returns a method that answers one question. In the whole fleet only one such method
+// answers at a time.
 func answersTo[Question any](answer func(Question) any, m *mock) remote.Method {
 	return func(_ context.Context, params json.RawMessage, reply remote.Reply) error {
 		var question Question
@@ -110,8 +111,8 @@ func (m *mock) open(nodes ...int) {
 	}
 }
 
-// job returns a job on the fleet with this time limit per node. It calls then with every step of
-// probing and of the drills, such as "mesh began" and "look lost w3".
+// job returns a job on the fleet in which timeout is the time limit per node. It calls then with
+// every step of probing and of the drills, such as "mesh began" and "look lost w3".
 func (m *mock) job(t *testing.T, timeout time.Duration, then func(step string)) Job {
 	t.Helper()
 	job := running(t, m.nodes...)
@@ -146,7 +147,7 @@ func whole(t *testing.T, fleet facts.Fleet) {
 	}
 }
 
-// steps are the steps of a run, in order.
+// steps records the steps of a run, in order.
 type steps struct {
 	mu  sync.Mutex
 	all []string
@@ -158,8 +159,8 @@ func (s *steps) add(step string) {
 	s.all = append(s.all, step)
 }
 
-// TestDrillsWaitForEveryNode checks that the node that reports last takes part in every drill, and
-// that no node is called twice.
+// TestDrillsWaitForEveryNode checks that the node that reports last takes part in every drill. No
+// node may be called twice.
 func TestDrillsWaitForEveryNode(t *testing.T) {
 	for late := 1; late <= 4; late++ {
 		t.Run(fmt.Sprintf("w%d", late), func(t *testing.T) {
@@ -198,7 +199,8 @@ func TestDrillsWaitForEveryNode(t *testing.T) {
 	}
 }
 
-// TestALostNodeCostsItsOwnTime checks that the other nodes run the drills when a node is given up.
+// TestALostNodeCostsItsOwnTime checks that the other nodes run the drills when preflight gives up a
+// node.
 func TestALostNodeCostsItsOwnTime(t *testing.T) {
 	m, told := mocked(4), steps{}
 	m.open(1, 2, 3)
@@ -214,8 +216,8 @@ func TestALostNodeCostsItsOwnTime(t *testing.T) {
 	}
 }
 
-// TestInterruptedWait checks that an interrupt ends the wait for the last node, and that the others
-// then run all drills except those that run alone.
+// TestInterruptedWait checks that an interrupt ends the wait for the last node. The other nodes
+// must then run all drills except those that run alone.
 func TestInterruptedWait(t *testing.T) {
 	m, others := mocked(4), sync.WaitGroup{}
 	m.open(1, 2, 3)
@@ -233,7 +235,7 @@ func TestInterruptedWait(t *testing.T) {
 	job.Throughput = time.Minute
 	go func() {
 		others.Wait()
-		time.Sleep(time.Second) // an interrupt would give up a node whose report is still being stored
+		time.Sleep(time.Second) // if a node's report is still being stored, an interrupt would give up the node
 		cancel()
 	}()
 	began := time.Now()
@@ -255,11 +257,11 @@ func TestInterruptedWait(t *testing.T) {
 	}
 }
 
-// TestInterruptedDrills checks that an interrupt ends running drills at once. If it ended the wait
-// for the last node, they get interruptedTime.
+// TestInterruptedDrills checks that an interrupt ends running drills at once. If the interrupt
+// ended the wait for the last node, the drills get interruptedTime.
 func TestInterruptedDrills(t *testing.T) {
 	for name, c := range map[string]struct {
-		waits       bool // for the last node when the user interrupts
+		waits       bool // the run waits for the last node when the user interrupts
 		least, most time.Duration
 	}{
 		"under way":         {false, 0, interruptedTime},
@@ -291,7 +293,7 @@ func TestInterruptedDrills(t *testing.T) {
 			go func() {
 				reported.Wait()
 				if c.waits {
-					time.Sleep(time.Second) // as in TestInterruptedWait
+					time.Sleep(time.Second) // for the same reason as in TestInterruptedWait
 					interrupt()
 				} else {
 					m.open(3)
@@ -310,8 +312,8 @@ func TestInterruptedDrills(t *testing.T) {
 	}
 }
 
-// TestWhatRunsAlone checks that drills which no other may disturb run after the others, one at a
-// time.
+// TestWhatRunsAlone checks that drills which no other drill may disturb run after the others, one
+// at a time.
 func TestWhatRunsAlone(t *testing.T) {
 	var took []string
 	note := func(r *run, _ context.Context, d Drill) {
@@ -338,8 +340,8 @@ func TestWhatRunsAlone(t *testing.T) {
 	}
 }
 
-// TestALookKeepsNothingOfTheOneBefore checks that a second attempt, after the launching machine
-// stood still, keeps no rehearsal from the first.
+// TestALookKeepsNothingOfTheOneBefore makes the launching machine stand still, so that look is
+// called twice. The second result must not contain the rehearsal of the first.
 func TestALookKeepsNothingOfTheOneBefore(t *testing.T) {
 	job := running(t, answers{})
 	job.Head = &facts.Node{

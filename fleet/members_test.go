@@ -11,7 +11,7 @@ import (
 )
 
 // TestLearnOfLate checks that a drill without an answer from a busy node says nothing about the
-// node, and that one that loses the node does.
+// node. If the drill loses the node, the failure must be recorded.
 func TestLearnOfLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error

@@ -17,10 +17,10 @@ import (
 	"preflight/remote"
 )
 
-// TestTake checks that an answer without its section leaves the section missing.
+// TestTake checks that a section is missing if the answer does not contain it.
 func TestTake(t *testing.T) {
 	for name, test := range map[string]struct {
-		body string // of the section host
+		body string // answer for section host
 		seen bool
 	}{
 		"seen":            {`{"seen":{"host":{}}}`, true},
@@ -40,8 +40,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestUntoldSection checks that a section which the agent leaves out is missing and the rest of its
-// answer stays.
+// TestUntoldSection checks that a section which the agent leaves out is missing. The other sections
+// of the answer must stay.
 func TestUntoldSection(t *testing.T) {
 	job := running(t, answers{"probe": func(_ context.Context, _ json.RawMessage, reply remote.Reply) error {
 		return reply("host", agent.Encode(agent.Probed{Seen: facts.Facts{Host: &facts.Host{Hostname: "w1"}}}), false)
@@ -53,8 +53,8 @@ func TestUntoldSection(t *testing.T) {
 	}
 }
 
-// TestProbingExports checks that nodes are probed with the launch's exports, except those that the
-// node's shell would change.
+// TestProbingExports checks that nodes are probed with the launch's exports. Exports that a node's
+// shell would change must be left out.
 func TestProbingExports(t *testing.T) {
 	job := Job{Prediction: launch.Prediction{Exports: []facts.Setting{
 		{Name: "LD_LIBRARY_PATH", Value: "/opt/gib:$LD_LIBRARY_PATH"}, {Name: "NCCL_TOPO_FILE", Value: "/opt/topo.xml"}, {Name: "WANDB_MODE", Value: "offline"},
@@ -98,7 +98,7 @@ func TestNamesKeepNobodyWaiting(t *testing.T) {
 }
 
 // TestProbingWhatTheCPUNeeds checks launches without a given accelerator. They may use the CPU, so
-// what DeepSpeed compiles for the CPU must have been probed.
+// the nodes must have been probed for what DeepSpeed compiles for the CPU.
 func TestProbingWhatTheCPUNeeds(t *testing.T) {
 	for _, c := range []struct {
 		p    launch.Prediction

@@ -15,7 +15,7 @@ func TestUnmet(t *testing.T) {
 	late := facts.Rendezvous{Failed: facts.HopWait}
 	for _, c := range []struct {
 		name string
-		seen facts.Rendezvous // of the second member
+		seen facts.Rendezvous // what the second member saw
 		late bool
 		want string
 	}{
@@ -34,8 +34,8 @@ func TestUnmet(t *testing.T) {
 	}
 }
 
-// TestForgive checks that an unanswered login counts as untried, and one that ssh was refused does
-// not.
+// TestForgive checks that a login without an answer counts as untried. A login that the peer
+// refused must stay a failure.
 func TestForgive(t *testing.T) {
 	got := facts.Logins{Failed: []facts.Login{{Peer: "w2", Cause: "timeout"}, {Peer: "w3", Cause: "denied"}}}
 	forgive(&got)

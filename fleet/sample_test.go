@@ -16,8 +16,8 @@ import (
 )
 
 // TestSampleIsEven checks that all nodes make and receive the same number of calls, and that no
-// pair calls twice in either direction. Every part of a fleet must call the rest in each cycle, and
-// be called by it.
+// pair calls twice in either direction. In each cycle, every part of a fleet must call the rest of
+// the fleet, and the rest must call that part.
 func TestSampleIsEven(t *testing.T) {
 	for _, n := range []int{facts.FullMesh + 1, 200, 1000, 10000} {
 		for seed := range uint64(5) {
@@ -60,8 +60,8 @@ func TestSampleIsEven(t *testing.T) {
 	}
 }
 
-// TestLookups checks that every node looks up the same number of names, its own included, and that
-// every name is looked up by the same number of nodes.
+// TestLookups checks that every node looks up the same number of names, including its own name.
+// Every name must be looked up by the same number of nodes.
 func TestLookups(t *testing.T) {
 	for _, n := range []int{1, 2, facts.FullMesh, facts.FullMesh + 1, 1000, 10000} {
 		by := make([]int, n)
@@ -83,7 +83,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// calls counts the calls that leave a part of a fleet, or enter it.
+// calls counts the calls that leave a part of a fleet. If leave is false, it counts those that
+// enter the part.
 func calls(callees [][]int, part map[int]bool, leave bool) (crossing int) {
 	for i, called := range callees {
 		for _, j := range called {
@@ -95,14 +96,14 @@ func calls(callees [][]int, part map[int]bool, leave bool) (crossing int) {
 	return crossing
 }
 
-// TestMissed checks that a sample misses as much as proof.Missed predicts. The seeds are fixed, so
-// the result is too; the tolerance is four standard deviations.
+// TestMissed checks that a sample misses as many faults as proof.Missed predicts. The seeds are
+// fixed, so the result is too. The tolerance is four standard deviations.
 func TestMissed(t *testing.T) {
 	const n, runs = 200, 4000
 	pair := 1 - proof.PairFound(n)
 	for name, c := range map[string]struct {
 		a, b   int
-		both   bool // both directions fail
+		both   bool // calls in both directions fail
 		faults int  // number of such faults
 		missed float64
 	}{
@@ -122,7 +123,7 @@ func TestMissed(t *testing.T) {
 		for run := range uint64(runs) {
 			callees, found := sample(n, run), false
 			for range c.faults {
-				order := random.Perm(n) // their positions in the hostfile
+				order := random.Perm(n) // the faulty nodes' positions in the hostfile
 				from, to := order[:c.a], order[c.a:c.a+c.b]
 				found = found || callsAny(callees, from, to) || c.both && callsAny(callees, to, from)
 			}
@@ -137,8 +138,8 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// TestMissedByPlace checks racks whose nodes are next to each other in the hostfile. This may
-// change only what the hostfile's own order adds.
+// TestMissedByPlace checks racks whose nodes are next to each other in the hostfile. Compared with
+// nodes in random places, only what the hostfile's own order adds may differ.
 func TestMissedByPlace(t *testing.T) {
 	const n, runs, size = 1024, 1500, 16
 	from, to := make([]int, size), make([]int, size)
@@ -163,8 +164,8 @@ func callsAny(callees [][]int, from, to []int) bool {
 	})
 }
 
-// TestSampleBlamesAsTheFullMesh checks that for faulty nodes and for parts that are cut off, a
-// sample gives the same verdict as calls between all pairs.
+// TestSampleBlamesAsTheFullMesh checks that a sample gives the same verdict as calls between all
+// pairs. It tries faulty nodes and parts of the fleet that are cut off.
 func TestSampleBlamesAsTheFullMesh(t *testing.T) {
 	const n = 144
 	names, everybody := make([]string, n), make([][]int, n)

@@ -13,9 +13,9 @@ import (
 	"preflight/probe"
 )
 
-// TestSectionIsOneRow checks that a section is one row of probe.Sections. With a table of one
-// made-up section, every node is asked for that one only and its answer is decoded. If there is no
-// answer, the reason is the node's own, or that the node was lost.
+// TestSectionIsOneRow checks that a section is one row of probe.Sections. It uses a table with one
+// made-up section. Every node must be asked only for that section, and its answer must be decoded.
+// If there is no answer, the reason must be the node's own, or that the node was lost.
 func TestSectionIsOneRow(t *testing.T) {
 	real := probe.Sections
 	t.Cleanup(func() { probe.Sections = real })

@@ -25,24 +25,23 @@ import (
 	"preflight/remote"
 )
 
-// smoking is a model of nodes whose ranks compute and communicate. The test sets which of them
-// fail.
+// smoking is a model of nodes whose ranks compute and communicate. The test sets which nodes fail.
 type smoking struct {
-	bad      map[string]bool    // nodes with which no node can communicate
-	wrong    map[string]bool    // nodes that compute wrong
+	bad      map[string]bool    // nodes that cannot communicate with any other node
+	wrong    map[string]bool    // nodes that compute wrong results
 	unequal  map[string]bool    // nodes whose own ranks cannot communicate
 	cut      map[[2]string]bool // pairs that cannot communicate, in hostfile order
 	all      bool               // no node can communicate
 	hangs    bool               // failing ranks give no answer until the time limit
 	rail     string             // the only rail on which the faults exist, "" for all
-	slow     map[string]bool    // nodes that compute at a tenth of the rate, and slow down reductions with others
+	slow     map[string]bool    // nodes that compute at a tenth of the rate, and slow down reductions with other nodes
 	mu       sync.Mutex
 	computed map[string]int      // how often the ranks of a node computed
-	meetings map[string]*meeting // by address
+	meetings map[string]*meeting // groups by the address where they meet
 	gone     int                 // nodes whose ranks were dismissed
 }
 
-// meeting is a group whose ranks join node by node.
+// meeting is a group whose ranks join node after node.
 type meeting struct {
 	came  int
 	nodes []string
@@ -96,7 +95,7 @@ func (s *smoking) carriedOut(ctx context.Context, name string, orders smoke.Orde
 	came := smoke.Outcome{Done: map[int]smoke.Done{}}
 	var meet, rail string
 	for _, setting := range orders.Env {
-		rail = setting.Value // the last one is gloo's
+		rail = setting.Value // the last rail is the one that gloo uses
 	}
 	for local, order := range orders.Of {
 		switch order.Do {
@@ -188,8 +187,8 @@ func TestSmoke(t *testing.T) {
 		name  string
 		nodes int
 		model *smoking
-		want  map[string]string // fault and against, by node
-		last  facts.SmokeStage  // the last one in which w1 took part
+		want  map[string]string // maps a node to its fault and the nodes in Against
+		last  facts.SmokeStage  // the last stage in which w1 took part
 	}{
 		{"all is well", 4, &smoking{}, map[string]string{}, facts.SmokePair},
 		{"of few all are well", 3, &smoking{}, map[string]string{}, facts.SmokeAll},
@@ -233,7 +232,7 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// smoked returns a fleet of nodes with two CPU ranks each, after the test.
+// smoked returns a fleet of nodes with two CPU ranks each, after the smoke test.
 func smoked(t *testing.T, test Smoke, nodes []answers) facts.Fleet {
 	t.Helper()
 	job := running(t, nodes...)
@@ -268,8 +267,8 @@ func TestSmokeStages(t *testing.T) {
 	}
 }
 
-// TestSmokeOfTheSlow checks that a slow node is tried once more, that its partner gets another
-// partner, and that no other node is tried again.
+// TestSmokeOfTheSlow checks that a slow node is tried a second time, and that its partner gets
+// another partner. No other node may be tried again.
 func TestSmokeOfTheSlow(t *testing.T) {
 	model := &smoking{meetings: map[string]*meeting{}, slow: names("w3"), computed: map[string]int{}}
 	var nodes []answers
@@ -285,7 +284,7 @@ func TestSmokeOfTheSlow(t *testing.T) {
 		}
 		got[node.Name] += fmt.Sprint(model.computed[node.Name], " times")
 	}
-	want := map[string]string{ // w5 had no partner at first
+	want := map[string]string{ // w5 had no partner in the first round
 		"w1": "w2 1e+09, w3 1e+08, 2 times", "w2": "w1 1e+09, w4 1e+09, 2 times",
 		"w3": "w4 1e+08, w1 1e+08, 4 times", "w4": "w3 1e+08, w2 1e+09, 2 times", "w5": "2 times",
 	}
@@ -294,14 +293,14 @@ func TestSmokeOfTheSlow(t *testing.T) {
 	}
 }
 
-// TestSmokeByRail checks that pairs which cannot reduce, and nodes that are always slow, are tried
-// over each single rail, as far as time allows.
+// TestSmokeByRail covers pairs that cannot reduce, and nodes that are always slow. They must be
+// tried over each single rail, as far as time allows.
 func TestSmokeByRail(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		nodes int
 		model *smoking
-		want  map[string]string // trials by rail
+		want  map[string]string // maps a rail to its trials
 	}{
 		{"of two", 2, &smoking{cut: map[[2]string]bool{{"w1", "w2"}: true}, rail: "eth1"}, map[string]string{"w1": "eth0 w2 true, eth1 w2 false, ", "w2": "eth0 w1 true, eth1 w1 false, "}},
 		{"an edge", 4, &smoking{cut: map[[2]string]bool{{"w1", "w3"}: true}, rail: "eth0"}, map[string]string{"w1": "eth0 w3 false, eth1 w3 true, ", "w3": "eth0 w1 false, eth1 w1 true, "}},
@@ -347,8 +346,8 @@ func TestSmokeWithoutTime(t *testing.T) {
 	}
 }
 
-// TestSmokeOfStrangers checks that a node is unknown if it reports other ranks than requested, or
-// none.
+// TestSmokeOfStrangers checks that nothing is known about a node that reports no ranks, or other
+// ranks than the test requested.
 func TestSmokeOfStrangers(t *testing.T) {
 	model := &smoking{meetings: map[string]*meeting{}}
 	odd := model.methods("w2")
@@ -393,7 +392,8 @@ func TestSmokeRefused(t *testing.T) {
 	}
 }
 
-// TestSmokeHere checks a launch on this machine only: its ranks compute and reduce with each other.
+// TestSmokeHere checks a launch on this machine only. Its ranks must compute and reduce with each
+// other.
 func TestSmokeHere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NOT RUN: -short, and it computes for seconds")

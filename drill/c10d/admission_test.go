@@ -15,8 +15,8 @@ import (
 	"preflight/facts"
 )
 
-// admitting returns a store that only callers who know "ours" may use, and the number of ranks it
-// has met.
+// admitting returns a store that only callers who know "ours" may use. It also returns the number
+// of ranks that the store has met.
 func admitting(t *testing.T, g facts.Generation) (server *Server, address string, met *atomic.Int32) {
 	t.Helper()
 	listener, err := Listen(t.Context(), 0)
@@ -39,7 +39,7 @@ func admitting(t *testing.T, g facts.Generation) (server *Server, address string
 	return server, net.JoinHostPort("127.0.0.1", port), met
 }
 
-// enters begins like a node of this run, from an address of this machine.
+// enters begins like a node of this run, calling from an address of this machine.
 func enters(t *testing.T, from, address string, g facts.Generation) *Client {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -62,7 +62,7 @@ func TestAdmission(t *testing.T) {
 	}
 	legacy := func(r request) string { return string(r.encode(facts.GenerationLegacy)) }
 	add := request{query: queryAdd, keys: []string{"init/"}, delta: 1}
-	first := string(putString(putString(putString(nil, "/torch.rendezvous.none"), ""), "x")) // of COMPARE_SET
+	first := string(putString(putString(putString(nil, "/torch.rendezvous.none"), ""), "x")) // the beginning of a COMPARE_SET
 	pings, validates := facts.GenerationPings, facts.GenerationValidates
 	for _, g := range []facts.Generation{facts.GenerationLegacy, validates, pings} {
 		t.Run(string(g), func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestBusyCallers checks that a server which all nodes call at the same time closes no connection,
-// and lets busy callers speak late.
+// TestBusyCallers checks a server that all nodes call at the same time. It must close no
+// connection, and must let busy callers speak late.
 func TestBusyCallers(t *testing.T) {
 	_, address, _ := admitting(t, facts.GenerationPings)
 	var callers []*Client
@@ -135,7 +135,8 @@ func TestBusyCallers(t *testing.T) {
 	}
 }
 
-// TestLateCaller checks that a caller may be silent for longer than the proof may take.
+// TestLateCaller checks that a caller may stay silent for longer than proofTime before its first
+// byte.
 func TestLateCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := NewServer(facts.GenerationPings)

@@ -16,7 +16,7 @@ import (
 
 var generations = []facts.Generation{facts.GenerationLegacy, facts.GenerationValidates, facts.GenerationPings}
 
-// patience is far longer than anything here takes if it works.
+// patience is far longer than any step of these tests takes if it works.
 const patience = 10 * time.Second
 
 func patient(t *testing.T) context.Context {
@@ -25,7 +25,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// serve serves an empty store until the test ends, and checks that nothing is left behind.
+// serve serves an empty store until the test ends, and then checks that nothing is left behind.
 func serve(t *testing.T, g facts.Generation) (server *Server, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func serve(t *testing.T, g facts.Generation) (server *Server, address string) {
 	return server, listener.Addr().String()
 }
 
-// dial connects and begins like a rank of the generation.
+// dial connects to a store, and begins like a rank of the generation.
 func dial(t *testing.T, address string, g facts.Generation) *Client {
 	t.Helper()
 	client := NewClient(call(t, address, nil), g)

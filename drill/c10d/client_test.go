@@ -12,7 +12,8 @@ import (
 	"preflight/facts"
 )
 
-// A wait ends when its last key is set in any way, including by the server itself.
+// TestWaitEnds checks that a wait ends when its last key is set in any way, including by the server
+// itself.
 func TestWaitEnds(t *testing.T) {
 	ways := map[string]func(ctx context.Context, c *Client, s *Server) error{
 		"set":        func(ctx context.Context, c *Client, _ *Server) error { return c.Set(ctx, "k", nil) },
@@ -43,7 +44,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// A caller that gives up its wait is released, while others keep waiting.
+// TestWaitIsGivenUp checks that a caller that gives up its wait is released, while other callers
+// keep waiting.
 func TestWaitIsGivenUp(t *testing.T) {
 	for _, g := range generations {
 		server := NewServer(g)
@@ -81,9 +83,10 @@ func awaitWaiter(t *testing.T, server *Server, key string) {
 	}
 }
 
-// Every method returns when its context ends, even if the other end is frozen.
+// TestContextFreesTheClient checks that every method returns when its context ends, even if the
+// other end is frozen.
 func TestContextFreesTheClient(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // this listener accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +97,7 @@ func TestContextFreesTheClient(t *testing.T) {
 		"check":  func(ctx context.Context, c *Client) error { _, err := c.Check(ctx, "k"); return err },
 		"number": func(ctx context.Context, c *Client) error { _, err := c.NumKeys(ctx); return err },
 		"wait":   func(ctx context.Context, c *Client) error { return c.Wait(ctx, "k") },
-		"set": func(ctx context.Context, c *Client) error { // until no buffer accepts more
+		"set": func(ctx context.Context, c *Client) error { // sends until no buffer accepts more
 			for {
 				if err := c.Set(ctx, "k", make([]byte, maxValue)); err != nil {
 					return err
@@ -121,7 +124,7 @@ func TestContextFreesTheClient(t *testing.T) {
 	}
 }
 
-// An answer that no store gives is recognised.
+// TestNotAStore checks that the client recognises an answer that no store gives.
 func TestNotAStore(t *testing.T) {
 	for _, data := range []string{"SSH-2.0-OpenSSH_9.2p1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"} {
 		methods := map[string]func(*Client) error{
@@ -133,7 +136,7 @@ func TestNotAStore(t *testing.T) {
 		for name, method := range methods {
 			ours, theirs := net.Pipe()
 			go func() {
-				_, _ = theirs.Read(make([]byte, 100)) // whatever the request was
+				_, _ = theirs.Read(make([]byte, 100)) // the server reads any request
 				_, _ = theirs.Write([]byte(data))
 				theirs.Close()
 			}()

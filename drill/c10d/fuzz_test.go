@@ -13,7 +13,8 @@ import (
 	"preflight/facts"
 )
 
-// Any input is either refused or decoded to exactly what was sent, and is answered without harm.
+// FuzzRequest checks that any input is either refused or decoded to exactly what was sent. The
+// server must answer it without harm.
 func FuzzRequest(f *testing.F) {
 	for _, r := range []request{
 		{query: querySet, keys: []string{"k"}, value: []byte("v")},
@@ -50,14 +51,15 @@ func FuzzRequest(f *testing.F) {
 		if !legacy {
 			_, _ = ours.Write(greeting())
 		}
-		_, _ = ours.Write(wire) // the server may close the connection before the end
+		_, _ = ours.Write(wire) // the server may close the connection before the end of the input
 		ours.Close()
-		cancel() // ends a wait
+		cancel() // ends a wait, if there is one
 		<-ended
 	})
 }
 
-// Whatever the answer is, a client returns: with an error, or with a value that a store may send.
+// FuzzReply checks that a client returns whatever the answer is. It returns an error, or a value
+// that a store may send.
 func FuzzReply(f *testing.F) {
 	f.Add(putString(nil, "value"), byte(queryGet))
 	f.Add(putInt(nil, 7), byte(queryAdd))

@@ -4,8 +4,8 @@ package c10d
 
 import "testing"
 
-// TestUnpickle decodes values that do not occur in TestReadState's states, as Python 3.11 pickles
-// them.
+// TestUnpickle decodes values, as Python 3.11 pickles them, that the states in TestReadState do not
+// contain.
 func TestUnpickle(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string

@@ -8,8 +8,8 @@ import (
 	"preflight/facts"
 )
 
-// script makes a client do everything it can, in the same way as oracle's tests use torch's client:
-// in the same order, with torch's "/" before each key, and with a WAIT before each GET.
+// script makes a client do everything it can, in the same way as oracle's tests use torch's client.
+// It has the same order, torch's "/" before each key, and a WAIT before each GET.
 func script(ctx context.Context, client *Client, g facts.Generation) (answers []any, err error) {
 	note := func(value any, failed error) {
 		if text, isText := value.([]byte); isText {
@@ -42,7 +42,7 @@ func script(ctx context.Context, client *Client, g facts.Generation) (answers []
 	return answers, err
 }
 
-// scriptAnswers are the answers to script from an empty store.
+// scriptAnswers returns the answers that an empty store gives to script.
 func scriptAnswers(g facts.Generation) []any {
 	answers := []any{nil, "one", int64(3), int64(-2), "-2", nil, int64(2)}
 	if g != facts.GenerationLegacy {

@@ -16,7 +16,7 @@ import (
 	"preflight/facts"
 )
 
-// Strangers are treated as torch's servers treat them.
+// TestStrangers checks that the server treats strangers as torch's servers treat them.
 func TestStrangers(t *testing.T) {
 	tests := []struct {
 		name       string
@@ -59,7 +59,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A server that ends closes the connections of callers that are idle or waiting.
+// TestServerEndsWithItsCallers checks that a server that ends closes the connections of callers
+// that are idle or waiting.
 func TestServerEndsWithItsCallers(t *testing.T) {
 	listener, err := Listen(t.Context(), 0)
 	if err != nil {

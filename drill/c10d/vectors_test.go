@@ -18,8 +18,8 @@ import (
 	"preflight/facts"
 )
 
-// recording is a conversation between torch's client and torch's server. oracle's TestVectors made
-// it; go test -tags oracle ./oracle -vectors makes it again.
+// recording is a conversation between torch's client and torch's server. oracle's TestVectors
+// recorded it. To record it again, run go test -tags oracle ./oracle -vectors.
 type recording struct {
 	Torch      string
 	Libuv      bool
@@ -47,7 +47,8 @@ func eachRecording(t *testing.T, test func(*testing.T, recording)) {
 	}
 }
 
-// Our server gives torch's client the same answers as torch's server, byte for byte.
+// TestServerSaysWhatTorchSaid checks that the server gives torch's client the same answers as
+// torch's server, byte for byte.
 func TestServerSaysWhatTorchSaid(t *testing.T) {
 	eachRecording(t, func(t *testing.T, r recording) {
 		_, address := serve(t, r.Generation)
@@ -64,7 +65,8 @@ func TestServerSaysWhatTorchSaid(t *testing.T) {
 	})
 }
 
-// Our client sends the same as torch's, byte for byte, and understands the answers.
+// TestClientSaysWhatTorchSaid checks that the client sends the same bytes as torch's client, and
+// understands the answers.
 func TestClientSaysWhatTorchSaid(t *testing.T) {
 	eachRecording(t, func(t *testing.T, r recording) {
 		ours, theirs := net.Pipe()
@@ -92,7 +94,7 @@ func TestClientSaysWhatTorchSaid(t *testing.T) {
 	})
 }
 
-// replay plays the server's part.
+// replay plays the server's part of the conversation.
 func (r recording) replay(conn net.Conn) error {
 	for i, turn := range r.Turns {
 		data := make([]byte, len(turn.Client))

@@ -20,10 +20,10 @@ func cpu() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkMesh lets 128 nodes call each other, each a process of its own with a loopback address;
-// that is the largest fleet in which all nodes call each other. In a network namespace whose
-// loopback has an MTU of 1500 a call is as on a network: `unshare -n sh -c 'ip link set lo mtu 1500
-// up && go test -bench …'`.
+// BenchmarkMesh makes 128 nodes call each other. Each node is a separate process with its own
+// loopback address. That is the largest fleet in which all nodes call each other. In a network
+// namespace whose loopback has an MTU of 1500, a call is like a call on a network: `unshare -n sh
+// -c 'ip link set lo mtu 1500 up && go test -bench …'`.
 func BenchmarkMesh(b *testing.B) {
 	const nodes = 128
 	orders, answers := make([]*json.Encoder, nodes), make([]*json.Decoder, nodes)

@@ -14,14 +14,14 @@ import (
 	"preflight/facts"
 )
 
-// TestBound checks that a listener which is bound to one interface does not get calls that arrive
-// on another. The kernel treats a machine's calls to itself as arriving on the interface that has
-// the address.
+// TestBound checks a listener that is bound to one interface. It must not get calls that arrive on
+// another interface. The kernel treats a machine's calls to itself as arriving on the interface
+// that has the address.
 func TestBound(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: a network namespace needs root")
 	}
-	runtime.LockOSThread() // forever: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 	if _, err := netns.New(); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"preflight/testhosts"
 )
 
-// asNode makes the test binary run the mesh on a node of a cluster.
+// asNode is the variable that makes the test binary run the mesh on a node of a cluster.
 const asNode = "MESH_AS_NODE"
 
 func TestMain(m *testing.M) {
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// beNode carries out its orders until they end: a listener reports where it listens, the others
-// report their results.
+// beNode carries out orders until there are no more. A listener reports where it listens, and
+// callers report their results.
 func beNode(in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -45,7 +45,7 @@ func beNode(in io.Reader, out io.Writer) error {
 			CPU    bool
 		}
 		if err := orders.Decode(&order); err != nil {
-			return nil // no process is left to answer
+			return nil // no process is left to receive the answer
 		}
 		var answer any
 		switch {
@@ -67,7 +67,8 @@ func beNode(in io.Reader, out io.Writer) error {
 	}
 }
 
-// order makes a node do something in a process of its own, which the test ends.
+// order returns a function that makes a node carry out orders in a separate process. The process
+// ends with the test.
 func order(t *testing.T, node *testhosts.Node) func(order, answer any) {
 	t.Helper()
 	self, err := os.Executable()
@@ -125,13 +126,14 @@ func iptables(rule string) func(context.Context, *testhosts.Cluster) (testhosts.
 	return run("iptables -w -I "+rule, "iptables -w -D "+rule)
 }
 
-// Real network faults on w2 of three nodes, and which node then reports what about which. A node
-// that is not mentioned reaches all others.
+// TestFaultsOfTheNetwork plants real network faults on w2 of three nodes. It checks which node
+// reports what about which other node. A node that a case does not mention must reach all others.
 func TestFaultsOfTheNetwork(t *testing.T) { testhosts.InParts(t, three(t), faultsOfTheNetwork) }
 
 func faultsOfTheNetwork(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 	w2 := cluster.Nodes[1]
-	// Real nodes send many callers more than one "unreachable" per second.
+	// Many callers of a real node get more than one "unreachable" per second, so this removes
+	// the rate limit.
 	for _, node := range cluster.Nodes {
 		if _, err := node.Run(t.Context(), "sysctl", "-qw", "net.ipv4.icmp_ratelimit=0"); err != nil {
 			t.Fatal(err)
@@ -152,7 +154,7 @@ func faultsOfTheNetwork(t *testing.T, cluster *testhosts.Cluster, mine func(row 
 		{"a firewall drops new calls but ssh", iptables("INPUT -i eth0 -p tcp --syn --dport 1024:65535 -j DROP"),
 			toW2("dropped, ports 0 open 2 shut, ssh true")},
 		{"a firewall drops all new calls", iptables("INPUT -i eth0 -p tcp --syn -j DROP"), toW2("dropped, ports 0 open 2 shut, ssh false")},
-		// The whole first third, which contains one of the listener's ports.
+		// This range is the whole first third, which contains one of the listener's ports.
 		{"a firewall drops a part of the range", iptables("INPUT -i eth0 -p tcp --syn --dport 32768:42177 -j DROP"),
 			toW2("dropped, ports 2 open 0 shut, ssh true")},
 		{"a firewall refuses", iptables("INPUT -i eth0 -p tcp --dport 32768:60999 --syn -j REJECT --reject-with tcp-reset"),

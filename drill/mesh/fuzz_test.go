@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every call and answer is either a message made with the token, the beginning of one, or a
-// stranger's; and a message is decoded to what was sent.
+// FuzzDecode checks that every input is a message made with the token, the beginning of such a
+// message, or a stranger's. A message must be decoded to what was sent.
 func FuzzDecode(f *testing.F) {
 	k := keyOf("token")
 	f.Add(message{kind: meshHello, amount: 7, name: "w1"}.encode(k))

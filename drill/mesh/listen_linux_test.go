@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Strangers, however many they are and whatever they send, do not keep a peer from being answered,
-// and leave nothing behind.
+// TestStrangers checks that strangers do not keep a peer from being answered, and leave nothing
+// behind. There may be any number of strangers, and they may send anything.
 func TestStrangers(t *testing.T) {
 	files := openFiles(t)
 	listener, err := Open(Listen{Token: "token", Node: "w2", Addresses: []string{"127.0.0.2"}})
@@ -27,7 +27,7 @@ func TestStrangers(t *testing.T) {
 	served := make(chan struct{})
 	go func() { listener.Serve(ctx); close(served) }()
 
-	// A peer that came before all of them, and sends its payload slowly.
+	// This peer connects before all strangers, and sends its payload slowly.
 	slow, err := net.Dial("tcp", fmt.Sprintf("127.0.0.2:%d", ports[0]))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		strangers = append(strangers, conn)
-		switch i % 3 { // one in three sends nothing
+		switch i % 3 { // one in three strangers sends nothing
 		case 1:
 			conn.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
 		case 2:
@@ -56,7 +56,7 @@ func TestStrangers(t *testing.T) {
 	if len(mesh.Reached) != 1 {
 		t.Errorf("%+v", mesh.Failed)
 	}
-	// The latest silent one must still be connected.
+	// The last silent stranger must still be connected.
 	youngest := strangers[len(strangers)-3]
 	youngest.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 	if n, err := youngest.Read(make([]byte, 1)); n > 0 || !os.IsTimeout(err) {
@@ -86,8 +86,8 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// A caller that sent everything at once is answered at once. After that it costs only a file, which
-// is closed when files run out.
+// TestAtOnce checks that a caller that sent everything at once is answered at once. After that it
+// costs only an open file, which is closed when files run out.
 func TestAtOnce(t *testing.T) {
 	listener, err := Open(Listen{Token: "token", Node: "w2", Addresses: []string{"127.0.0.2"}})
 	if err != nil {
@@ -121,12 +121,13 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// Each third of the range gets a port, and failures to listen are reported.
+// TestOpen checks that each third of the range gets a port, and that failures to listen are
+// reported.
 func TestOpen(t *testing.T) {
 	tests := []struct {
 		name   string
 		listen Listen
-		want   []Listening // of the ports, only the number
+		want   []Listening // of the ports, the test compares only the number
 		err    string
 	}{
 		{"two addresses", Listen{Token: "t", Node: "w1", Addresses: []string{"127.0.0.2", "127.0.0.3"}},
@@ -170,7 +171,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// In a range with some ports taken, the free ones are found.
+// TestOpenFindsFreePorts checks that free ports are found in a range in which some ports are taken.
 func TestOpenFindsFreePorts(t *testing.T) {
 	const address = "127.0.0.7" // only this test uses it
 	taken, err := net.Listen("tcp", address+":0")

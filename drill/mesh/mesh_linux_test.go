@@ -39,7 +39,7 @@ func listens(t *testing.T, node, address string) Peer {
 	return Peer{Name: node, Address: address, Ports: there.Ports}
 }
 
-// Every node reaches every other and itself, on one port or on all.
+// TestMesh checks that every node reaches every other node and itself, on one port or on all ports.
 func TestMesh(t *testing.T) {
 	var peers []Peer
 	want := map[string]float64{}
@@ -69,7 +69,8 @@ func TestMesh(t *testing.T) {
 	}
 }
 
-// A node's connections to itself say nothing about the network.
+// TestMSSIsOfOthers checks that MSS leaves out a node's connections to itself, which say nothing
+// about the network.
 func TestMSSIsOfOthers(t *testing.T) {
 	own := listens(t, "w1", "127.0.0.2")
 	mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{own}}.Run(t.Context())
@@ -78,7 +79,8 @@ func TestMSSIsOfOthers(t *testing.T) {
 	}
 }
 
-// If all callers have the same list, every port of every node is called.
+// TestEveryPortIsCalled checks that every port of every node is called if all callers have the same
+// list.
 func TestEveryPortIsCalled(t *testing.T) {
 	for nodes := portsEach; nodes < 9; nodes++ {
 		for peer := range nodes {
@@ -95,7 +97,7 @@ func TestEveryPortIsCalled(t *testing.T) {
 	}
 }
 
-// somebody answers calls on a loopback port with its own function.
+// somebody answers calls on a loopback port with the function answer.
 func somebody(t *testing.T, answer func(*net.TCPConn)) int {
 	t.Helper()
 	socket, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -116,7 +118,8 @@ func somebody(t *testing.T, answer func(*net.TCPConn)) int {
 	return socket.Addr().(*net.TCPAddr).Port
 }
 
-// says answers a hello with these bytes, and then reads until the caller ends.
+// says returns a function that answers a hello with these bytes, and then reads until the caller
+// closes the connection.
 func says(answers ...[]byte) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
 		io.ReadFull(conn, make([]byte, headLength))
@@ -125,8 +128,8 @@ func says(answers ...[]byte) func(*net.TCPConn) {
 	}
 }
 
-// closedPort returns a loopback port that refuses connections. It is bound but not listening, so
-// that it is given to no other process until the test ends.
+// closedPort returns a loopback port that refuses connections. The port is bound but does not
+// listen, so the kernel gives it to no other process until the test ends.
 func closedPort(t *testing.T) int {
 	t.Helper()
 	fd, err := openSocket(unix.AF_INET)
@@ -144,7 +147,7 @@ func closedPort(t *testing.T) int {
 	return name.(*unix.SockaddrInet4).Port
 }
 
-// What else can answer on a port, and how it is reported.
+// TestOutcomes checks how all other programs that may answer on a port are reported.
 func TestOutcomes(t *testing.T) {
 	k := keyOf("token")
 	answer := message{kind: meshAnswer, amount: 1000, name: "w2"}.encode(k)
@@ -202,7 +205,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// heard distinguishes a call that sends everything at once from one that goes step by step.
+// heard reports whether a call sends everything at once, and not step by step.
 func heard(t *testing.T, conn *net.TCPConn) (atOnce bool) {
 	n, err := conn.Read(make([]byte, 64<<10))
 	if err != nil {
@@ -211,11 +214,12 @@ func heard(t *testing.T, conn *net.TCPConn) (atOnce bool) {
 	return n > headLength+len("w1")
 }
 
-// A call without an answer is repeated step by step to learn why, and not to let it pass.
+// TestSecondCall checks that a call without an answer is repeated step by step. The second call
+// shows the reason, and must not make the first call pass.
 func TestSecondCall(t *testing.T) {
 	k := keyOf("token")
 	all := slices.Concat(message{kind: meshAnswer, amount: 1000, name: "w2"}.encode(k), []byte{received}, make([]byte, 1000))
-	again := make(chan struct{}) // closed when the second call reaches the server that answers the first one late
+	again := make(chan struct{}) // closed when the second call reaches the server, which then answers the first call late
 	tests := []struct {
 		name   string
 		answer func(conn *net.TCPConn, atOnce bool)
@@ -277,8 +281,8 @@ func TestSecondCall(t *testing.T) {
 	}
 }
 
-// If a port fails, the others and the ssh port are tried. If all ports are called anyway, the first
-// failure is reported, whatever its position.
+// TestOtherPorts checks that the other ports and the ssh port are tried if a port fails. If all
+// ports are called anyway, the first failure must be reported, whatever its position.
 func TestOtherPorts(t *testing.T) {
 	good := listens(t, "w2", "127.0.0.1").Ports
 	shut := []int{closedPort(t), closedPort(t), closedPort(t)}
@@ -313,7 +317,7 @@ func TestOtherPorts(t *testing.T) {
 	}
 }
 
-// A call that cannot even be tried is reported as broken.
+// TestBroken checks that a call that cannot even be tried is reported as broken.
 func TestBroken(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -337,7 +341,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// Waiting calls do not keep others from starting, and all calls end with the context.
+// TestWaitingCalls checks that waiting calls do not keep others from starting, and that all calls
+// end with the context.
 func TestWaitingCalls(t *testing.T) {
 	silent := somebody(t, func(*net.TCPConn) {})
 	var peers []Peer
@@ -357,7 +362,8 @@ func TestWaitingCalls(t *testing.T) {
 	}
 }
 
-// A process that could not run until its calls' time was up still finds what has arrived.
+// TestWaitAfterTheTime checks a process that could not run until the time of its calls was over. It
+// must still find the data that has arrived.
 func TestWaitAfterTheTime(t *testing.T) {
 	poll, err := newPoll()
 	if err != nil {
@@ -390,7 +396,7 @@ func TestWaitAfterTheTime(t *testing.T) {
 	}
 }
 
-// IPv6 is called like IPv4.
+// TestMeshOverIPv6 checks that IPv6 addresses are called like IPv4 addresses.
 func TestMeshOverIPv6(t *testing.T) {
 	if socket, err := net.Listen("tcp", "[::1]:0"); err != nil {
 		t.Skipf("NOT RUN: this machine has no IPv6: %v", err)

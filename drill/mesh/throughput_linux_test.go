@@ -11,7 +11,7 @@ import (
 	"preflight/facts"
 )
 
-// The rate is what arrived.
+// TestSend checks that the rate is the rate at which data arrived.
 func TestSend(t *testing.T) {
 	peer := listens(t, "w2", "127.0.0.4")
 	began := time.Now()
@@ -22,7 +22,7 @@ func TestSend(t *testing.T) {
 	if took := time.Since(began); got.Seconds != 0.2 || took < 200*time.Millisecond {
 		t.Errorf("it took %v, and says %v s", took, got.Seconds)
 	}
-	// The listener must keep accepting calls of the mesh.
+	// The listener must still accept calls of the mesh.
 	mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{peer}}.Run(t.Context())
 	if len(mesh.Reached) != 1 {
 		t.Errorf("%+v", mesh)
@@ -56,7 +56,7 @@ func TestSendFails(t *testing.T) {
 	}
 }
 
-// A listener that ends does not wait for senders.
+// TestSendToOneThatEnds checks that a listener that ends does not wait for senders.
 func TestSendToOneThatEnds(t *testing.T) {
 	listener, err := Open(Listen{Token: "token", Node: "w2", Addresses: []string{"127.0.0.6"}})
 	if err != nil {

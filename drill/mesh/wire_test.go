@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// For any part of a message, decode can tell whether it may become one.
+// TestMessage checks that decode can tell, for the beginning of any message, whether it may become
+// a message.
 func TestMessage(t *testing.T) {
 	k := keyOf("a token")
 	for _, name := range []string{"", "w1", strings.Repeat("n", maxName)} {
@@ -41,7 +42,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// A name that is too long is shortened; the message still works.
+// TestLongName checks that a name that is too long is shortened, and that the message still works.
 func TestLongName(t *testing.T) {
 	k := keyOf("a token")
 	long := strings.Repeat("n", maxName+1)
@@ -51,7 +52,7 @@ func TestLongName(t *testing.T) {
 	}
 }
 
-// At least three full segments are sent, whatever their size.
+// TestPayload checks that at least three full segments are sent, whatever the size of a segment is.
 func TestPayload(t *testing.T) {
 	for _, mss := range []int{536, 1448, 8948, 65483, 1 << 20} {
 		if got := len(payloadFor(mss)); got < payloadSegments*min(mss, 65535) {
@@ -60,7 +61,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// The receiver of a speech can tell whether it is complete.
+// TestSpeech checks that the receiver of a speech can tell whether the speech is complete.
 func TestSpeech(t *testing.T) {
 	k := keyOf("a token")
 	hello := speech{kind: meshHello, key: k, node: "w1"}
@@ -85,11 +86,11 @@ func TestSpeech(t *testing.T) {
 	}
 }
 
-// callsTime is the maximum time of one call if no machine is busy.
+// callsTime is the maximum time of one call on machines that are not busy.
 const callsTime = connectTime + exchangeTime
 
-// Every fault is named within five seconds, with time for the other ports after the first has
-// failed to connect.
+// TestTimesNest checks that every fault is named within five seconds. That must include the time
+// for the other ports after the first port has failed to connect.
 func TestTimesNest(t *testing.T) {
 	if 2*connectTime > callsTime {
 		t.Errorf("connecting takes %v, what follows %v, and all of it %v", connectTime, exchangeTime, callsTime)

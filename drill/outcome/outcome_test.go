@@ -15,7 +15,8 @@ import (
 	"preflight/facts"
 )
 
-// Every connection error has one meaning, whether the call or something after it failed.
+// TestOf checks that every connection error has one meaning, whether it occurs while connecting or
+// after that.
 func TestOf(t *testing.T) {
 	here := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}
 	dial := func(err error) error {
@@ -37,7 +38,7 @@ func TestOf(t *testing.T) {
 		{read(syscall.EPIPE), facts.PathReset},
 		{io.EOF, facts.PathReset},
 		{io.ErrUnexpectedEOF, facts.PathReset},
-		// This machine has a route to itself, so the error came from the path.
+		// This machine has a route to itself, so the error must come from the path.
 		{dial(syscall.EHOSTUNREACH), facts.PathRejected},
 		{dial(syscall.ENETUNREACH), facts.PathRejected},
 		{dial(syscall.EACCES), facts.PathRejected},
@@ -55,9 +56,9 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// If this machine has no route, the outcome says so.
+// TestOfNoRoute checks that the outcome says so if this machine has no route.
 func TestOfNoRoute(t *testing.T) {
-	// A documentation address, and a zone that no interface has.
+	// The first address has a zone that no interface has. The second is a documentation address.
 	for _, to := range []string{"[fe80::1%none9]:9", "[2001:db8::1]:9"} {
 		address, err := net.ResolveTCPAddr("tcp", to)
 		if err != nil {
@@ -74,8 +75,8 @@ func TestOfNoRoute(t *testing.T) {
 	}
 }
 
-// TestExcuse checks that a peer that did not answer in time, with an excuse, is not blamed. What
-// only a network or a stranger can do is blamed.
+// TestExcuse checks that a peer is not blamed if it did not answer in time and there is an excuse.
+// Outcomes that only a network or a stranger can cause must still be blamed.
 func TestExcuse(t *testing.T) {
 	for _, outcome := range []facts.PathOutcome{
 		facts.PathDropped, facts.PathRefused, facts.PathUnroutable, facts.PathReset, facts.PathSilent, facts.PathBlackhole, facts.PathStranger,

@@ -19,13 +19,13 @@ import (
 	"preflight/facts"
 )
 
-// plenty is the limit for what does not hang, short for what does.
+// plenty is the time limit for steps that do not hang. short is the limit for steps that hang.
 const (
 	plenty = time.Minute
 	short  = 2 * time.Second
 )
 
-// ranks returns a crew with testdata's torch, which has a fault.
+// ranks returns a crew that uses the torch in testdata with the given fault.
 func ranks(t *testing.T, count int, fault string) (Crew, string) {
 	t.Helper()
 	interpreter, err := exec.LookPath("python3")
@@ -48,7 +48,7 @@ func ranks(t *testing.T, count int, fault string) (Crew, string) {
 	return crew, dir
 }
 
-// hold holds a crew until the test ends, or until end is called.
+// hold holds a crew until the test ends or end is called.
 func hold(t *testing.T, c Crew) (mustered Mustered, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -67,14 +67,14 @@ func hold(t *testing.T, c Crew) (mustered Mustered, end func()) {
 	return <-up, end
 }
 
-// nobody fails the test if a process that was started with that directory still runs.
+// nobody fails the test if a process that was started with the given directory still runs.
 func nobody(t *testing.T, dir string) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // the kernel takes a moment to act on SIGKILL
 		var there []string
 		processes, _ := filepath.Glob("/proc/[0-9]*")
 		for _, process := range processes {
-			// A process that has ended has no environment.
+			// A process that has ended has an empty environment.
 			if environ, _ := os.ReadFile(process + "/environ"); strings.Contains(string(environ), "STUB_DIR="+dir) {
 				there = append(there, process)
 			}
@@ -97,7 +97,7 @@ func wantFailure(t *testing.T, got *facts.SmokeFailure, want facts.SmokeFailure)
 
 func number(of float64) *float64 { return &of }
 
-// order makes one rank do something.
+// order makes one rank carry out an order.
 func (c Crew) order(ctx context.Context, do string, limit time.Duration) (Done, *facts.SmokeFailure) {
 	order := Order{Do: do, Seconds: 0.01, Size: 3, Bytes: 400}
 	if do == DoReduce {
@@ -135,7 +135,7 @@ func TestCrewLoads(t *testing.T) {
 			got := mustered.Ranks[0]
 			if want != nil {
 				if strings.HasPrefix(fault, "hang") && strings.HasPrefix(got.Failure.Call, "exec ") {
-					got.Failure.Call = importing // on a busy machine it does not get that far
+					got.Failure.Call = importing // on a busy machine the rank may not get further than this call
 				}
 				wantFailure(t, got.Failure, *want)
 			} else if got.Failure != nil || got.Name != "CPU" || mustered.Backend != "gloo" {
@@ -207,7 +207,8 @@ func TestCrewCarriesOutOrders(t *testing.T) {
 	}
 }
 
-// The last lines of a library's output are reported with the failure.
+// TestCrewKeepsTheLog checks that the last lines of a library's output are reported with the
+// failure.
 func TestCrewKeepsTheLog(t *testing.T) {
 	t.Parallel()
 	crew, _ := ranks(t, 1, "flood reduce,noise reduce,refuse reduce")
@@ -220,8 +221,8 @@ func TestCrewKeepsTheLog(t *testing.T) {
 	}
 }
 
-// Whatever the ranks are doing, no process is left when the crew's time is over; the function ranks
-// checks that.
+// TestCrewEndsInEveryState checks that no process is left when the crew's time is over, whatever
+// the ranks are doing. The function ranks performs the check.
 func TestCrewEndsInEveryState(t *testing.T) {
 	t.Parallel()
 	for fault, do := range map[string]string{
@@ -236,7 +237,7 @@ func TestCrewEndsInEveryState(t *testing.T) {
 			go func() {
 				held <- crew.Hold(ctx, func(Mustered) error {
 					if do != "" {
-						os.Remove(dir + "/hangs") // of a forked process
+						os.Remove(dir + "/hangs") // belongs to a forked process
 						go crew.order(ctx, do, plenty)
 					}
 					return nil
@@ -260,8 +261,8 @@ func TestCrewEndsInEveryState(t *testing.T) {
 	}
 }
 
-// TestCrewLoadsAnewWhoEndedLate checks that a rank that ended too late is not counted as hanging
-// any more once it is gone.
+// TestCrewLoadsAnewWhoEndedLate checks a rank that ended too late. It must no longer count as
+// hanging once its process is gone.
 func TestCrewLoadsAnewWhoEndedLate(t *testing.T) {
 	t.Parallel()
 	crew, _ := ranks(t, 1, "")
@@ -276,8 +277,8 @@ func TestCrewLoadsAnewWhoEndedLate(t *testing.T) {
 	}
 }
 
-// TestCrewByAnotherRail checks that a rank is started once with the variables of some orders, and
-// again without them for the next orders.
+// TestCrewByAnotherRail checks that a rank is started once with the variables of some orders. For
+// the orders after these, it must be started again without the variables.
 func TestCrewByAnotherRail(t *testing.T) {
 	t.Parallel()
 	crew, dir := ranks(t, 1, "refuse compute GLOO_SOCKET_IFNAME=eth1")
@@ -293,7 +294,7 @@ func TestCrewByAnotherRail(t *testing.T) {
 			t.Errorf("step %d: %+v", i, outcome)
 		}
 		if step.fails {
-			was = "" // a rank that failed is ended
+			was = "" // a rank that has failed is ended, so the next one is new
 			continue
 		}
 		if current := processOf(t, dir); i > 0 && (current != was) != step.isNew {
@@ -304,7 +305,7 @@ func TestCrewByAnotherRail(t *testing.T) {
 	}
 }
 
-// processOf returns the rank that was started with that directory.
+// processOf returns the process ID of the rank that was started with the given directory.
 func processOf(t *testing.T, dir string) string {
 	t.Helper()
 	processes, _ := filepath.Glob("/proc/[0-9]*")

@@ -12,11 +12,11 @@ import (
 	"preflight/facts"
 )
 
-// faults are the faults among nodes: a group that contains one fails.
+// faults holds the faults among nodes. A group fails if it contains a fault.
 type faults struct {
 	bad   []int
 	edges [][2]int
-	// The faults appear in groups of at least this many nodes; 0 means always.
+	// The faults appear only in groups of at least this many nodes; 0 means in all groups.
 	from int
 }
 
@@ -28,8 +28,8 @@ func (f faults) fail(group []int) bool {
 		slices.ContainsFunc(f.edges, func(e [2]int) bool { return slices.Contains(group, e[0]) && slices.Contains(group, e[1]) })
 }
 
-// isolate runs Isolate on nodes with these faults, for at most this many rounds, and returns the
-// number of rounds of each stage.
+// isolate runs Isolate on n nodes for no more than limit rounds. A group fails if fail returns
+// true. isolate returns the number of rounds of each stage.
 func isolate(t *testing.T, n int, limit int, fail func(group []int) bool) (v Verdict, rounds map[facts.SmokeStage]int) {
 	t.Helper()
 	var nodes []int
@@ -65,7 +65,7 @@ func isolate(t *testing.T, n int, limit int, fail func(group []int) bool) (v Ver
 // some returns k random nodes.
 func some(random *rand.Rand, n, k int) []int { return random.Perm(n)[:k] }
 
-// apart returns k edges that share no node with each other, nor with these.
+// apart returns k edges. They share no node with each other, nor with the nodes in but.
 func apart(random *rand.Rand, n, k int, but []int) (edges [][2]int) {
 	free := without(random.Perm(n), but)
 	for i := range min(k, len(free)/2) {
@@ -93,7 +93,7 @@ func (f faults) String() string {
 	return fmt.Sprintf("bad %v, edges %v, from %d", f.bad, f.edges, f.from)
 }
 
-// sizes returns all small fleet sizes, and a sample of the others.
+// sizes returns all small fleet sizes, and a sample of the larger ones.
 func sizes(random *rand.Rand) (all []int) {
 	for n := 4; n <= 24; n++ {
 		all = append(all, slices.Repeat([]int{n}, 20)...)
@@ -128,7 +128,7 @@ func TestIsolateNodes(t *testing.T) {
 	}
 }
 
-// metEachOther reports whether two bad nodes are a pair in the first round.
+// metEachOther reports whether two bad nodes form a pair in the first round.
 func metEachOther(n int, bad []int) bool {
 	var all []int
 	for i := range n {
@@ -145,15 +145,16 @@ func TestIsolateEdges(t *testing.T) {
 		f := faults{edges: apart(random, n, 1+random.IntN(3), nil)}
 		got, rounds := isolate(t, n, math.MaxInt, f.fail)
 		expect(t, n, f, got, f.named())
-		// Each edge needs a halving, and then a trial of the rest without it.
+		// Each edge needs a halving, and after that a trial of the remaining nodes without the
+		// edge.
 		if halving := len(f.edges) * (1 + 2*int(math.Ceil(math.Log2(float64(n))))); rounds[facts.SmokePair] > 4 || rounds[facts.SmokeHalf] > halving {
 			t.Errorf("%d nodes, %v: %v, where 4 of pairs and %d of halves are stated", n, f, rounds, halving)
 		}
 	}
 }
 
-// TestIsolateBoth checks that a node is not blamed for an edge that it meets after it met a bad
-// node.
+// TestIsolateBoth has a node that meets a bad node first and an edge after that. The node must not
+// be blamed for the edge.
 func TestIsolateBoth(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	for _, n := range sizes(random) {
@@ -188,7 +189,7 @@ func TestIsolateInLargeCompany(t *testing.T) {
 	}
 }
 
-// TestIsolateSize checks that no node is blamed if a group is merely too large.
+// TestIsolateSize checks that no node is blamed if the group is only too large.
 func TestIsolateSize(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	for _, n := range sizes(random) {
@@ -228,8 +229,8 @@ func TestIsolateFew(t *testing.T) {
 	}
 }
 
-// TestIsolateTimeOver checks that at any time limit no well node is blamed, unclear nodes are
-// reported as unclear, and what was not tried is reported.
+// TestIsolateTimeOver checks every time limit. No well node may be blamed. Unclear nodes must be
+// reported as unclear, and stages that were not tried must be reported.
 func TestIsolateTimeOver(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	for range 200 {
@@ -258,7 +259,7 @@ func TestIsolateTimeOver(t *testing.T) {
 	}
 }
 
-// TestIsolateCutRound checks that nothing is concluded from a trial that was not run.
+// TestIsolateCutRound checks that Isolate concludes nothing from a trial that was not run.
 func TestIsolateCutRound(t *testing.T) {
 	got := Isolate([]int{10, 11, 12, 13, 14, 15}, func(round []Trial) ([]bool, bool) { return []bool{false}, false })
 	if want := (Verdict{Among: [][]int{{10, 15}}, Untried: []facts.SmokeStage{facts.SmokePair}}); fmt.Sprint(got) != fmt.Sprint(want) {

@@ -9,8 +9,8 @@ import (
 )
 
 // TestByRail checks that every rail of every pair is tried once, with no node in two trials at a
-// time, in no more rounds than the busiest two nodes need, and that the remaining trials are
-// returned when the time is over.
+// time. The number of rounds must be no higher than the busiest two nodes need. When the time is
+// over, the remaining trials must be returned.
 func TestByRail(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for range 300 {

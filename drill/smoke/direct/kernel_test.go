@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestKernel interprets the kernel's text, one thread after another, and expects the words that the
-// rank expects.
+// TestKernel interprets the kernel's text, one thread after another. The result must be the words
+// that the rank expects.
 func TestKernel(t *testing.T) {
 	words := make([]uint32, 3*threads)
 	for i := range words {
@@ -44,8 +44,8 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// thread is a GPU thread, as far as the kernel needs it: integers modulo 2⁶⁴ that are truncated to
-// the operand size, and floats as their bits.
+// thread is a GPU thread, as far as the kernel needs it. Integers are modulo 2⁶⁴ and are truncated
+// to the operand size. Floats are stored as their bits.
 type thread struct {
 	t       *testing.T
 	words   []uint32
@@ -65,7 +65,7 @@ func (th thread) run() {
 	for i := 0; i < len(lines); i++ {
 		match := instruction.FindStringSubmatch(strings.TrimSpace(lines[i]))
 		if match == nil || match[1] != "" && registers[match[1]] == 0 {
-			continue // a label, a declaration, or not for this thread
+			continue // a label, a declaration, or an instruction that this thread skips
 		}
 		op, args := match[2], strings.Split(strings.ReplaceAll(match[3], " ", ""), ",")
 		if op == "ret" {
@@ -98,7 +98,7 @@ func (th thread) run() {
 			registers[args[0]] = uint64(math.Float32bits(float32(value(1))))
 		case "cvt.rzi.u32.f32":
 			registers[args[0]] = uint64(uint32(float(1)))
-		case "fma.rn.f32": // float64 represents the results for these numbers exactly
+		case "fma.rn.f32": // for these numbers, float64 represents the results exactly
 			registers[args[0]] = uint64(math.Float32bits(float32(float(1)*float(2) + float(3))))
 		case "setp.ne.u32":
 			registers[args[0]] = 0

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestMain lets the test binary be a rank: started as `agent smoke N LIBNCCL`, like the program
-// itself.
+// TestMain lets the test binary be a rank. Like the program itself, it is then started as `agent
+// smoke N LIBNCCL`.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[2] == "smoke" {
 		device, err := strconv.Atoi(os.Args[3])

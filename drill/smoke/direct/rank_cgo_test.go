@@ -26,20 +26,20 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// child is a rank that gets orders from a test.
+// child is a rank to which a test gives orders.
 type child struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	orders io.WriteCloser
 	words  *bufio.Scanner
 	log    bytes.Buffer
-	calls  []string // calls that it announced
+	calls  []string // calls that the rank announced
 }
 
-// tooLong is when a rank that has neither answered nor ended is killed.
+// tooLong is the time after which a rank that has neither answered nor ended is killed.
 const tooLong = 30 * time.Second
 
-// start starts a rank with a GPU of a machine. The result of loading is its first answer.
+// start starts a rank with a GPU of a machine. The rank's first answer is the result of loading.
 func start(t *testing.T, machine gpus.Machine, device int) *child {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,7 +83,8 @@ func (c *child) order(order smoke.Order) {
 	}
 }
 
-// answer returns the rank's next answer, or an empty one at its end.
+// answer returns the rank's next answer. At the end of the rank's output, it returns an empty
+// answer.
 func (c *child) answer() (word smoke.Word) {
 	for c.words.Scan() {
 		if c.words.Text() == "" {
@@ -204,7 +205,7 @@ func TestCompute(t *testing.T) {
 func TestComputesWrong(t *testing.T) {
 	t.Parallel()
 	for call, says := range map[string]string{
-		"cuMemcpyHtoDAsync_v2": "cuMemcpyDtoHAsync_v2", // the two cannot be distinguished here
+		"cuMemcpyHtoDAsync_v2": "cuMemcpyDtoHAsync_v2", // the substitute library cannot distinguish these two functions
 		"cuMemcpyDtoHAsync_v2": "cuMemcpyDtoHAsync_v2",
 		"cuMemcpyDtoDAsync_v2": "cuMemcpyDtoDAsync_v2",
 		"cuLaunchKernel":       "cuLaunchKernel",
@@ -268,7 +269,7 @@ func TestReduce(t *testing.T) {
 			machine.Without = []string{"ncclCommInitRankConfig", "ncclCommFinalize", "ncclGetLastError"}
 		}
 		ranks, answers := group(t, machine, 20)
-		answers = append(answers, reduce(ranks[1:], 20)...) // other ranks, of which another is the first
+		answers = append(answers, reduce(ranks[1:], 20)...) // reduce again with the remaining ranks, so that another rank is the first
 		for _, answer := range answers {
 			if answer.Done == nil || answer.Done.BitRate <= 0 {
 				t.Errorf("%s, not a rate", text(answer))
@@ -284,7 +285,7 @@ func TestReduce(t *testing.T) {
 // ended, or may notice nothing.
 func TestReduceFails(t *testing.T) {
 	t.Parallel()
-	const hang = "it did not finish within 4.5 s" // of the 6 s, so that a busy machine has time for the rest
+	const hang = "it did not finish within 4.5 s" // of the 6 s, so that a busy machine has time for the other steps
 	for _, test := range []struct {
 		name    string
 		trouble map[string]string
@@ -347,13 +348,13 @@ func TestReduceSlowly(t *testing.T) {
 	machine := gpus.H100s(2)
 	machine.Cards[1].Trouble = map[string]string{"ncclAllReduce": "slow", "ncclCommInitRankConfig": "leave"}
 	ranks, answers := group(t, machine, 20)
-	const most = 2 * 0.5 * (1 << 20) * 8 * timed / (timed * 0.1) // a tenth of a second each
+	const most = 2 * 0.5 * (1 << 20) * 8 * timed / (timed * 0.1) // a tenth of a second for each reduction
 	for _, answer := range answers {
 		if answer.Done == nil || answer.Done.BitRate <= 0 || answer.Done.BitRate > most {
 			t.Errorf("%s, not a rate of at most %.0f", text(answer), most)
 		}
 	}
-	// A crew of another test may have removed it.
+	// The crew of another test may have removed the file.
 	if err := os.Remove(fmt.Sprintf("/dev/shm/nccl-%06x", ranks[1].cmd.Process.Pid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
