@@ -27,7 +27,8 @@ func table(t *testing.T, rows ...Section) {
 	Sections = rows
 }
 
-// gather runs a table of sections. It returns what was missing and how many were seen.
+// gather runs a table of sections. It returns which sections were missing, and how many were
+// present.
 func gather(ctx context.Context, t *testing.T, o machine.Options, rows ...Section) (missing map[facts.Section]string, seen int) {
 	table(t, rows...)
 	missing = map[facts.Section]string{}
@@ -42,7 +43,7 @@ func gather(ctx context.Context, t *testing.T, o machine.Options, rows ...Sectio
 	return missing, seen
 }
 
-// hostRow returns a row with a collector of facts.Host.
+// hostRow returns a row whose collector returns facts.Host.
 func hostRow(limit time.Duration, collect func(context.Context, machine.Options) (*facts.Host, error)) Section {
 	return Section{facts.SectionHost, Nodes, limit, "a hung mount", anywhere(collect, func(f *facts.Facts) **facts.Host { return &f.Host })}
 }
@@ -72,7 +73,7 @@ func TestHangCostsOnlyItself(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)
 		hang := hostRow(2*time.Second, func(context.Context, machine.Options) (*facts.Host, error) {
-			<-release // ignores its context, like a system call
+			<-release // the collector ignores its context, like a system call
 			return nil, nil
 		})
 		start := time.Now()
@@ -168,9 +169,9 @@ func TestSectionWithoutCollectorIsMissing(t *testing.T) {
 	}
 }
 
-// TestSectionIsOneRow checks that a row is all that a section needs. A made-up row is requested
-// from every node, and is either seen or missing with its own reason. Its facts are those of a
-// drill, because no row of the real table fills that field.
+// TestSectionIsOneRow checks that a section needs only a row. A made-up row is requested from every
+// node. It must be either present, or missing with its own reason. Its facts are those of a drill,
+// because no row of the real table sets that field.
 func TestSectionIsOneRow(t *testing.T) {
 	row := Section{facts.SectionThroughput, Nodes, time.Second, "nothing", anywhere(func(_ context.Context, o machine.Options) (*facts.Throughput, error) {
 		if o.Master == "" {
@@ -197,7 +198,7 @@ func TestSectionIsOneRow(t *testing.T) {
 	}
 }
 
-// TestSections checks the table's entries for every section.
+// TestSections checks the entries of every row of the table.
 func TestSections(t *testing.T) {
 	met := map[facts.Section]bool{}
 	for _, section := range Sections {

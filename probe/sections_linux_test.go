@@ -11,7 +11,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// machineSections are those that every Linux machine has, whatever is installed.
+// machineSections lists the sections that every Linux machine has, whatever is installed.
 var machineSections = []facts.Section{
 	facts.SectionHost, facts.SectionLimits, facts.SectionMemory, facts.SectionDisk, facts.SectionSHM, facts.SectionIB,
 }

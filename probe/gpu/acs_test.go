@@ -13,13 +13,13 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// configSpace returns the configuration space of a bridge whose access control is its second
+// configSpace returns the configuration space of a bridge. Access control is the bridge's second
 // extended capability.
 func configSpace(access uint16) string {
 	space := make([]byte, 4096)
-	binary.LittleEndian.PutUint32(space[0x100:], 0x148<<20|1<<16|0x0001) // error reporting, next at 0x148
+	binary.LittleEndian.PutUint32(space[0x100:], 0x148<<20|1<<16|0x0001) // error reporting; the next capability is at 0x148
 	binary.LittleEndian.PutUint32(space[0x148:], 1<<16|acsCapability)
-	binary.LittleEndian.PutUint16(space[0x148+4:], 0x5f) // what it supports
+	binary.LittleEndian.PutUint16(space[0x148+4:], 0x5f) // the access control that the bridge supports
 	binary.LittleEndian.PutUint16(space[0x148+acsControl:], access)
 	return string(space)
 }
@@ -55,7 +55,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// One bridge that cannot be read makes all unknown. Root ports are not read.
+// TestRedirectingBridges checks that one bridge that cannot be read makes the whole result unknown.
+// Root ports must not be read.
 func TestRedirectingBridges(t *testing.T) {
 	o := hgx(t)
 	gpus, _ := nvidiaOnBus(o)

@@ -14,8 +14,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// instinct is a machine with two CPUs and four MI210, of which the first two are connected by XGMI.
-// It follows two recordings: topo-mi210-xgmi-pcie and topology-parsing-mi308 of
+// instinct returns a machine with two CPUs and four MI210. XGMI connects the first two GPUs. The
+// machine follows two recordings: topo-mi210-xgmi-pcie and topology-parsing-mi308 of
 // ROCm/k8s-device-plugin (ed76468, testdata). The devices' own files are not in the recordings and
 // follow the kernel's source.
 func instinct(t *testing.T) machine.Options {
@@ -112,8 +112,8 @@ func TestCollectGPUOfAMD(t *testing.T) {
 	}
 }
 
-// A card in four partitions is four GPUs at one address, as in topology-parsing-mi308; each has its
-// part of the memory.
+// TestPartitions checks that a card in four partitions counts as four GPUs at one address, as in
+// topology-parsing-mi308. Each GPU must have its part of the memory.
 func TestPartitions(t *testing.T) {
 	files := map[string]string{amdModule + "/refcnt": "1\n", "/proc/sys/kernel/osrelease": "6.8.0-45-generic\n", pciDevices + "/0000:0a:00.0/mem_info_vram_total": "205000000000\n"}
 	for i := range 4 {
@@ -130,8 +130,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// A GPU that counts errors but does not show them now refused the read; one without counters did
-// not.
+// TestRefusedErrors covers a GPU that counts errors but does not show the counts now: it has
+// refused the read. A GPU without counters has not.
 func TestRefusedErrors(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/resets/ras/umc_err_count": "Query currently inaccessible\n", "/resets/ras/gfx_err_count": "Query currently inaccessible\n", "/radeon/vendor": "0x1002\n",
@@ -145,8 +145,8 @@ func TestRefusedErrors(t *testing.T) {
 	}
 }
 
-// A device that does not compute, or is not AMD's, does not make an AMD machine; a GPU without its
-// driver does.
+// TestShowsAMD checks that a device that does not compute, or is not from AMD, does not make an AMD
+// machine. A GPU without its driver does.
 func TestShowsAMD(t *testing.T) {
 	const card = pciDevices + "/0000:0a:00.0/"
 	for name, c := range map[string]struct {
@@ -171,8 +171,8 @@ func TestShowsAMD(t *testing.T) {
 	}
 }
 
-// A CPU's integrated graphics counts as a compute device for the kernel, and is not used for
-// training.
+// TestProcessorsGraphics checks that a CPU's integrated graphics is not used for training, although
+// the kernel lists it as a compute device.
 func TestProcessorsGraphics(t *testing.T) {
 	const device = pciDevices + "/0000:0a:00.0/"
 	files := map[string]string{

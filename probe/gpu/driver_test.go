@@ -39,8 +39,9 @@ func TestDriverModule(t *testing.T) {
 	}
 }
 
-// The device node of a module that is not loaded is not opened, because the kernel would try to
-// load the module. It is reported with the error that opening would give.
+// TestDoors checks that the device node of a module that is not loaded is not opened, because the
+// kernel would try to load the module. The node must be reported with the error that opening it
+// would give.
 func TestDoors(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/dev/nvidia0": ""})
 	refused := facts.DeviceNode{Path: "/dev/nvidia-uvm", Problem: "no such device or address"}
@@ -52,7 +53,7 @@ func TestDoors(t *testing.T) {
 	if diff := cmp.Diff(want, accessibleNodes(o, []string{"/dev/nvidia0", "/dev/nvidia1"}, nil)); diff != "" {
 		t.Errorf("where modules do not show (-want +got):\n%s", diff)
 	}
-	// Opening finds what access(2) does not.
+	// Opening finds errors that access(2) does not find.
 	if err := opens(o.At("/dev")); !errors.Is(err, syscall.EISDIR) {
 		t.Errorf("a directory: %v", err)
 	}
@@ -66,7 +67,7 @@ func TestModprobe(t *testing.T) {
 	for mode, want := range map[os.FileMode]bool{
 		0o755:                 false,
 		os.ModeSetuid | 0o750: false,
-		os.ModeSetuid | 0o755: os.Geteuid() == 0, // what counts are its owner's rights
+		os.ModeSetuid | 0o755: os.Geteuid() == 0, // the rights of the file's owner count
 		os.ModeSetgid | 0o755: false,
 	} {
 		o := probetest.Write(t, machine.Options{}, map[string]string{modprobeHelper: ""})
@@ -79,8 +80,8 @@ func TestModprobe(t *testing.T) {
 	}
 }
 
-// Each file is listed once, under the first name in the loader's order. Both the name and its
-// target may belong to a forward-compatibility package.
+// TestLibcudaIsListedOnce checks that each file is listed once, under the first name in the
+// loader's order. Both the name and its target may belong to a forward-compatibility package.
 func TestLibcudaIsListedOnce(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/opt/conda/cuda-compat/libcuda.so.575.51.03": "", "/opt/kept/libcuda.so.570.86.15": "", "/usr/local/cuda/compat/README": "", "/opt/linked/README": "",
@@ -139,7 +140,8 @@ func TestXids(t *testing.T) {
 	}
 }
 
-// If only root may read the kernel's log, a group may still read the journal.
+// TestXidsOfTheJournal covers a machine on which only root may read the kernel's log. A group may
+// still read the journal.
 func TestXidsOfTheJournal(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/proc/uptime": "101.00 7.00\n", "/run/systemd/journal/socket": ""})
 	t.Setenv("PATH", o.At("/run/systemd/journal"))
@@ -161,7 +163,8 @@ func TestXidsOfTheJournal(t *testing.T) {
 	}
 }
 
-// Of many errors the newest are kept, and an empty log is not an unreadable one.
+// TestXidsOfAFlood checks that the newest of many errors are kept. An empty log must not count as
+// unreadable.
 func TestXidsOfAFlood(t *testing.T) {
 	var records strings.Builder
 	for i := range 250 {
@@ -184,8 +187,8 @@ func TestXidsOfAFlood(t *testing.T) {
 	}
 }
 
-// The log of a running kernel has no end, and reading it must not wait. The test uses an open pipe
-// for it.
+// TestKernelLogIsNotWaitedFor checks that reading the log does not wait. The log of a running
+// kernel has no end, so the test uses an open pipe as the log.
 func TestKernelLogIsNotWaitedFor(t *testing.T) {
 	path := t.TempDir() + "/kmsg"
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -219,7 +222,7 @@ func TestKernelLogIsNotWaitedFor(t *testing.T) {
 			t.Error("there was more")
 		}
 	case <-time.After(10 * time.Second):
-		_, _ = writer.WriteString("4,2,2,-;two\n") // releases the reader
+		_, _ = writer.WriteString("4,2,2,-;two\n") // this write releases the reader
 		t.Error("it waits for the next record")
 	}
 }
@@ -233,13 +236,13 @@ func TestFabricManager(t *testing.T) {
 	if diff := cmp.Diff(&facts.FabricManager{}, fabricManager(t.Context(), o, 4)); diff != "" {
 		t.Errorf("with switches (-want +got):\n%s", diff)
 	}
-	// On a machine that systemd did not start, it has nothing to report.
+	// If systemd did not start the machine, systemctl has nothing to report.
 	probetest.Program(t, o.At("/proc/systemctl"), "#!/bin/sh\necho ActiveState=active\n")
 	t.Setenv("PATH", o.At("/proc"))
 	if got := unitState(t.Context(), o, "nvidia-fabricmanager"); got != "" {
 		t.Errorf("without systemd: %q", got)
 	}
-	// A hanging program still counts as installed.
+	// A program that hangs still counts as installed.
 	probetest.Write(t, o, map[string]string{"/usr/sbin/README": "", "/proc/9/comm": "nv-fabricmanage\n"})
 	probetest.Program(t, o.At("/usr/sbin/nv-fabricmanager"), "#!/bin/sh\nexec /bin/sleep 300\n")
 	if diff := cmp.Diff(&facts.FabricManager{Installed: true, Running: true}, fabricManager(t.Context(), o, 0)); diff != "" {

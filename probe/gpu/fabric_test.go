@@ -12,7 +12,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// Two of three adapters manage NVSwitches, according to their product data.
+// TestSwitchDoors has three adapters. Two of them manage NVSwitches, according to their product
+// data.
 func TestSwitchDoors(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/sys/class/infiniband/mlx5_0/device/vpd":   "\x82\x2c\x00ConnectX-7\x90PN\x00V3\x20SMDL=SW_MNG\x78",
@@ -26,7 +27,7 @@ func TestSwitchDoors(t *testing.T) {
 	if err := os.Remove(o.At("/sys/class/infiniband/mlx5_4/device/vpd")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(o.At("/sys/class/infiniband/mlx5_4/device/vpd"), 0o755); err != nil { // a directory, because root can read any file
+	if err := os.Mkdir(o.At("/sys/class/infiniband/mlx5_4/device/vpd"), 0o755); err != nil { // a directory cannot be read as a file, not even by root
 		t.Fatal(err)
 	}
 	if got := switchDoors(o); got != nil {

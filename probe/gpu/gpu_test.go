@@ -55,8 +55,8 @@ func TestCollectGPU(t *testing.T) {
 	}
 }
 
-// The Ascend driver is in the directory chosen at installation, and in a container in the default
-// one.
+// TestAscendRelease checks that the Ascend driver is found in the directory chosen at installation.
+// In a container it must be found in the default directory.
 func TestAscendRelease(t *testing.T) {
 	const release = "Version=24.1.rc2\nascendhal_version=7.35.23\nInnerversion=V100R001C18SPC001B233\n"
 	for _, files := range []map[string]string{
@@ -72,7 +72,7 @@ func TestAscendRelease(t *testing.T) {
 	}
 }
 
-// hgx is the machine of gpu-hgx.txtar, with no other programs than its own.
+// hgx returns the machine of gpu-hgx.txtar, with no programs other than its own.
 func hgx(t *testing.T) machine.Options {
 	t.Helper()
 	o := probetest.Machine(t, "gpu-hgx")
@@ -111,7 +111,7 @@ func TestCollectGPUOfHGX(t *testing.T) {
 			{Address: "0000:9d:00.0", Device: "0x2684", NUMANode: 1, Path: []string{"pci0000:9c", "0000:9c:01.0", "0000:9d:00.0"}},
 		},
 		NVSwitches: 2, SwitchDoors: []string{}, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem"},
-		Modprobe: os.Geteuid() == 0, // the test owns the file
+		Modprobe: os.Geteuid() == 0, // the test's user owns the file
 		Doors:    []facts.DeviceNode{{Path: "/dev/nvidia-uvm", Problem: "no such file or directory"}, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia1"}},
 		Libcuda: []facts.DriverLibrary{
 			library("/usr/local/cuda-12.6/compat/libcuda.so.1", "560.35.05", "LD_LIBRARY_PATH", true),
@@ -155,7 +155,7 @@ func TestShowsNVIDIA(t *testing.T) {
 	}
 }
 
-// A driver without GPUs is different from no driver.
+// TestDriverWithoutGPUs checks that a driver without GPUs is reported differently from no driver.
 func TestDriverWithoutGPUs(t *testing.T) {
 	o := machine.Options{Root: t.TempDir()}
 	if err := os.MkdirAll(o.At("/proc/driver/nvidia/gpus"), 0o755); err != nil {
@@ -166,8 +166,9 @@ func TestDriverWithoutGPUs(t *testing.T) {
 	}
 }
 
-// Next to NVIDIA's, AMD's GPUs are listed as others. CPUs in their topology do not count, nor does
-// a GPU that a container was not given, whose properties cannot be read.
+// TestKFDBesideNVIDIA checks that AMD's GPUs are listed as others on a machine with NVIDIA GPUs.
+// CPUs in AMD's topology must not count. Neither must a GPU that a container was not given, whose
+// properties cannot be read.
 func TestKFDBesideNVIDIA(t *testing.T) {
 	const nodes = "/sys/class/kfd/kfd/topology/nodes/"
 	o := probetest.Write(t, machine.Options{}, map[string]string{

@@ -16,7 +16,8 @@ import (
 // noIMEX is the result on a machine without IMEX.
 var noIMEX = &facts.IMEX{Channels: []facts.DeviceNode{}, PeersUnread: "there is no " + imexNodes}
 
-// A tray of a rack: a channel, the service, and the list that its configuration names.
+// TestIMEX covers a tray of a rack. It has a channel, the service, and the list that the service's
+// configuration names.
 func TestIMEX(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		imexChannels + "/channel0":    "",

@@ -10,8 +10,8 @@ import (
 	"preflight/probe/nvml"
 )
 
-// TestMain lets the test binary be the child that asks the driver: started as `agent nvml`, like
-// the program itself.
+// TestMain lets the test binary be the child that asks the driver. Like the program itself, it is
+// then started as `agent nvml`.
 func TestMain(m *testing.M) {
 	if slices.Equal(os.Args[1:], []string{"agent", "nvml"}) {
 		nvml.Serve(os.Stdout)

@@ -23,8 +23,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// driver is the child that asks a substitute driver. Tests of hanging drivers wait for shortQuiet,
-// which must be longer than the start of a process.
+// driver returns the child that asks a substitute driver. Tests of drivers that hang wait for
+// shortQuiet, which must be longer than the start of a process.
 func driver(t *testing.T, scenario gpus.Machine) hostsys.Child {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func driver(t *testing.T, scenario gpus.Machine) hostsys.Child {
 	return asker
 }
 
-// showDriver makes every child ask that substitute.
+// showDriver makes every child ask the given substitute driver.
 func showDriver(t *testing.T, scenario gpus.Machine) {
 	t.Helper()
 	asker := driver(t, scenario)
@@ -190,7 +190,7 @@ func TestDriverThatCrashesIsNamed(t *testing.T) {
 	t.Run("by a missing symbol", func(t *testing.T) {
 		t.Parallel()
 		scenario := gpus.H100s(4)
-		scenario.Without = []string{"nvmlDeviceGetCount_v2"} // every NVML has this function under this one name
+		scenario.Without = []string{"nvmlDeviceGetCount_v2"} // every NVML has this function under only this name
 		seen := ask(t, scenario)
 		if seen.Failure == nil || seen.Failure.Kind != facts.FailureCrashed || !strings.Contains(seen.Failure.Text, "symbol lookup error: ") {
 			t.Errorf("failure %+v, want a crash with the loader's words", seen.Failure)
@@ -223,7 +223,7 @@ func TestLostGPULeavesTheOthers(t *testing.T) {
 		t.Errorf("peers of GPU 3 (-want +got):\n%s", diff)
 	}
 
-	// The kernel still lists its address.
+	// The kernel still lists the GPU's address.
 	o := machine.Options{}
 	for _, card := range scenario.Cards {
 		o = probetest.Write(t, o, map[string]string{"/proc/driver/nvidia/gpus/" + card.Address() + "/information": ""})
@@ -234,7 +234,8 @@ func TestLostGPULeavesTheOthers(t *testing.T) {
 	}
 }
 
-// A sensor that fails costs only its own value, and a failed call about two GPUs is recorded too.
+// TestRefusedCallsLeaveTheCard checks that a sensor that fails costs only its own value. A failed
+// call about two GPUs must be recorded too.
 func TestRefusedCallsLeaveTheCard(t *testing.T) {
 	t.Parallel()
 	scenario := gpus.GB200s(2)
@@ -263,7 +264,8 @@ func TestRefusedCallsLeaveTheCard(t *testing.T) {
 	}
 }
 
-// GPUs that the driver hides from us keep their index.
+// TestHiddenGPUsAreCounted checks that GPUs that the driver hides from this session keep their
+// index.
 func TestHiddenGPUsAreCounted(t *testing.T) {
 	t.Parallel()
 	scenario := gpus.H100s(4)
@@ -314,8 +316,9 @@ func TestOldDriverDegradesFieldByField(t *testing.T) {
 	}
 }
 
-// The test removes each function that was called from the library, until only the indispensable
-// ones are left: no missing function may end the child.
+// TestLibraryWithEverFewerFunctions removes in each round the functions that were called from the
+// library. It ends when only the indispensable functions are left. No missing function may end the
+// child.
 func TestLibraryWithEverFewerFunctions(t *testing.T) {
 	t.Parallel()
 	scenario := gpus.H100s(2)
@@ -360,7 +363,7 @@ func TestDriverIsAskedLazilyWhateverTheSessionBinds(t *testing.T) {
 }
 
 func TestNoDriverIsAskedWithoutASignOfNVIDIA(t *testing.T) {
-	// A driver that would be reported if it were asked.
+	// If preflight asked this driver, the result would show the driver's failure.
 	hung := gpus.H100s(1)
 	hung.Init = 999
 	showDriver(t, hung)

@@ -34,7 +34,8 @@ func TestUsersAreNamedByTheProcessTable(t *testing.T) {
 	}
 }
 
-// In a container, a process ID of the machine may be that of another process.
+// TestUsersInAContainerHoldAGPU covers a container, in which a process ID of the machine may be
+// that of another process.
 func TestUsersInAContainerHoldAGPU(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/proc/7/cmdline": "python3\x00", "/proc/7/fd/0": "",
@@ -82,7 +83,8 @@ func TestPlaceOfASilentGPU(t *testing.T) {
 	}
 }
 
-// Nothing is reported about nodes if one may belong to a card that did not report its own.
+// TestUnshownGPUs checks that no nodes are reported if one of them may belong to a card that did
+// not report its own.
 func TestUnshownGPUs(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/dev/nvidia0": "", "/dev/nvidia2": "", "/dev/nvidia10": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": ""})
 	probetest.Link(t, o, "gone", "/dev/nvidia5")

@@ -20,7 +20,7 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// says is a child that writes these texts and ends.
+// says returns a child that writes these texts and ends.
 func says(texts ...string) func(context.Context, io.Writer) (string, error) {
 	return func(_ context.Context, out io.Writer) (string, error) {
 		for _, text := range texts {
@@ -79,7 +79,7 @@ func TestWhatTheChildSays(t *testing.T) {
 	}
 }
 
-// silent writes these texts, then nothing until it is ended.
+// silent returns a child that writes these texts, and then nothing until it is ended.
 func silent(texts ...string) func(context.Context, io.Writer) (string, error) {
 	return func(ctx context.Context, out io.Writer) (string, error) {
 		_, _ = says(texts...)(ctx, out)
@@ -90,7 +90,7 @@ func silent(texts ...string) func(context.Context, io.Writer) (string, error) {
 
 func TestSilence(t *testing.T) {
 	for name, test := range map[string]struct {
-		deadline time.Duration // of the section, 0 for none
+		deadline time.Duration // deadline of the section, 0 for none
 		ask      func(context.Context, io.Writer) (string, error)
 		kind     string
 		text     string
@@ -167,7 +167,7 @@ func TestChildThatCannotBeKilledIsNotAwaited(t *testing.T) {
 		stuck := func(_ context.Context, out io.Writer) (string, error) {
 			_, err := io.WriteString(out, someGPU+someCall)
 			<-release
-			_, _ = io.WriteString(out, someSystem) // nothing reads it any more
+			_, _ = io.WriteString(out, someSystem) // nothing reads this output any more
 			return "", err
 		}
 		start := time.Now()

@@ -8,7 +8,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// For any kernel log, the result is a valid Xid that does not lie in the future.
+// FuzzParseXid checks that for any kernel log, the result is a valid Xid with a time that is not in
+// the future.
 func FuzzParseXid(f *testing.F) {
 	f.Add("4,1234,98765432,-;NVRM: Xid (PCI:0000:4b:00): 79, pid=1, GPU has fallen off the bus.\n", 100.0)
 	f.Add("4,1234,98765432,-;nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up\n", 100.0)

@@ -12,7 +12,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// clearPlaces removes all influences on the places other than the test's.
+// clearPlaces removes everything that influences the places, except the test's own settings.
 func clearPlaces(t *testing.T) {
 	for _, name := range []string{"HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "TRITON_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"} {
 		t.Setenv(name, "")
@@ -51,8 +51,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// ZeRO's offload directories are places as well. They are resolved as DeepSpeed does it, without
-// expanding "~".
+// TestOffloadPlaces checks that ZeRO's offload directories are places as well. They must be
+// resolved as DeepSpeed does it, without expanding "~".
 func TestOffloadPlaces(t *testing.T) {
 	o := machine.Options{WorkDir: "/srv", Places: map[string]string{"offload-param": "~/nvme", "offload-optimizer": "/nvme/"}}
 	clearPlaces(t)

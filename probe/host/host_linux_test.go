@@ -14,8 +14,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// realOnly ignores the facts that come from system calls on the machine that runs the test, and
-// from its user.
+// realOnly ignores facts that come from system calls on the machine that runs the test, or from the
+// test's user.
 var realOnly = cmp.Options{
 	cmpopts.IgnoreFields(facts.Host{}, "Hostname", "Kernel", "Arch", "User", "Home", "Shell"),
 	cmpopts.IgnoreFields(facts.CPU{}, "Usable"),

@@ -51,9 +51,9 @@ func TestLimitsAreThoseOfThisProcess(t *testing.T) {
 	}
 }
 
-// The numbers are those of root, of a user, of root in docker, of a user in docker with
-// --cap-add=IPC_LOCK, and of root in rootless podman, whose capabilities belong to its own
-// namespace.
+// TestWhoLocksFreely uses the numbers of five processes: root, a user, root in docker, a user in
+// docker with --cap-add=IPC_LOCK, and root in rootless podman. The capabilities of the last one
+// belong to its own namespace.
 func TestWhoLocksFreely(t *testing.T) {
 	const all, every = "         0          0 4294967295\n", "000001ffffffffff"
 	for name, test := range map[string]struct {
@@ -97,13 +97,13 @@ func TestMemory(t *testing.T) {
 	for name, want := range map[string]*facts.Memory{
 		"host-metal-cgroup1": {
 			Total: 527640568 << 10, Available: 500000000 << 10, SwapTotal: 4194300 << 10,
-			CgroupLimit: new(int64(64 << 30)), CgroupUsed: new(int64(10000000000)), // the slice's, without the page cache
+			CgroupLimit: new(int64(64 << 30)), CgroupUsed: new(int64(10000000000)), // values of the slice, without the page cache
 			HugePages: 2 << 30, THP: "always", Overcommit: 2,
 		},
 		"host-docker-cgroup2": {
 			Total: 502000000 << 10, Available: 400000000 << 10,
 			CgroupLimit: new(int64(8 << 30)), CgroupUsed: new(int64(3 << 30)),
-			HugePages: 16 << 30, // not of the default size
+			HugePages: 16 << 30, // pages that do not have the default size
 		},
 	} {
 		got, err := CollectMemory(t.Context(), probetest.Machine(t, name))

@@ -12,7 +12,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// write creates a file of this many bytes.
+// write creates a file of size bytes.
 func write(t *testing.T, path string, size int) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -23,7 +23,8 @@ func write(t *testing.T, path string, size int) {
 	}
 }
 
-// TestListing compares two directories by content. Timestamps and deeper levels must not matter.
+// TestListing compares two directories by content. Timestamps and deeper levels must not affect the
+// result.
 func TestListing(t *testing.T) {
 	listingOf := func(dir string) string {
 		places := []facts.Place{{Role: facts.RoleCheckpoint, Path: dir, Exists: true}, {Role: facts.RoleOutput, Path: dir, Exists: true}}

@@ -14,7 +14,7 @@ import (
 )
 
 // TestRunningContainers checks that each container is listed once, with its engine and the parts of
-// the launch that it has, and that containers of pods are not listed.
+// the launch that it has. Containers of pods must not be listed.
 func TestRunningContainers(t *testing.T) {
 	root := t.TempDir()
 	write := func(path, text string) {
@@ -30,7 +30,7 @@ func TestRunningContainers(t *testing.T) {
 	for pid, process := range map[string]struct{ comm, line, child string }{
 		"10": {"bash", "bash\x00-n\x00no", ""},
 		"20": {"conmon", "/usr/bin/conmon\x00-c\x0090fe\x00-n\x00train\x00--exit-command\x00/usr/bin/podman\x00", "21"},
-		"22": {"conmon", "/usr/bin/conmon\x00-c\x0090fe\x00-n\x00train\x00--exit-command\x00/usr/bin/podman\x00", "23"}, // the monitor of an exec
+		"22": {"conmon", "/usr/bin/conmon\x00-c\x0090fe\x00-n\x00train\x00--exit-command\x00/usr/bin/podman\x00", "23"}, // this process is the monitor of an exec
 		"30": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00moby\x00-id\x004f1d6c0a9b3e77\x00", "31"},
 		"40": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00k8s.io\x00-id\x00af1d6c0a9b3e77\x00", "41"},
 		"50": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00default\x00-id\x00bf1d6c0a9b3e77\x00", ""},

@@ -18,8 +18,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// machineWithSegments has a /dev/shm with files of 4, 2, 1 and 0 pages. Process 10 maps the first,
-// and process 11 has the second open.
+// machineWithSegments returns a machine whose /dev/shm has files of 4, 2, 1 and 0 pages. Process 10
+// has the first file mapped, and process 11 has the second file open.
 func machineWithSegments(t *testing.T) machine.Options {
 	t.Helper()
 	page := os.Getpagesize()
@@ -103,8 +103,8 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// refuse adds process 12, whose mappings cannot be read. Root may read any ordinary file, but not a
-// write-only sysctl.
+// refuse adds process 12, whose mappings cannot be read. Root may read any ordinary file, so the
+// mappings are a write-only sysctl.
 func refuse(t *testing.T, o machine.Options, status string) {
 	t.Helper()
 	probetest.Write(t, o, map[string]string{"/proc/12/status": status})
@@ -205,7 +205,7 @@ func TestParseMapsShared(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfThisMachine uses the real /dev/shm and /proc, where the numbers of devices and
+// TestSegmentsOfThisMachine uses the real /dev/shm and /proc. On them the numbers of devices and
 // inodes must match.
 func TestSegmentsOfThisMachine(t *testing.T) {
 	files := map[string]*os.File{}
@@ -231,8 +231,8 @@ func TestSegmentsOfThisMachine(t *testing.T) {
 
 	got := mapped(t, machine.Options{})
 	for kind, used := range map[string]bool{"mapped": true, "open": true, "dead": false} {
-		// Whether "dead" is "no" or "unknown" depends on which other processes run here and can be
-		// read.
+		// Whether "dead" is "no" or "unknown" depends on the other processes of this machine, and
+		// on which of them can be read.
 		if told := got[filepath.Base(files[kind].Name())]; told == "" || (told == "yes") != used {
 			t.Errorf("the %s segment is told as mapped: %q", kind, told)
 		}

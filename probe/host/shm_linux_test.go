@@ -91,7 +91,7 @@ func TestOptionsOf(t *testing.T) {
 }
 
 func TestTryToWriteSaysWhyNot(t *testing.T) {
-	err := tryToWrite("/proc") // no files can be created there, not even unnamed ones
+	err := tryToWrite("/proc") // /proc does not allow files to be created, not even nameless files
 	if err == nil || !strings.HasPrefix(err.Error(), "cannot create a file in /dev/shm: ") {
 		t.Errorf("writing to /proc: %v", err)
 	}
@@ -109,7 +109,7 @@ func TestOpenUnlinkedLeavesNoName(t *testing.T) {
 	}
 }
 
-// mountTmpfs mounts a tmpfs for the test, which only root may.
+// mountTmpfs mounts a tmpfs for the test. Only root may mount it.
 func mountTmpfs(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()

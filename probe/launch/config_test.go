@@ -45,7 +45,8 @@ func TestMaskConfig(t *testing.T) {
 	}
 }
 
-// FuzzMaskConfig checks that whatever surrounds a secret, it is removed and the text stays JSON.
+// FuzzMaskConfig checks that a secret is removed, whatever surrounds it, and that the text stays
+// JSON.
 func FuzzMaskConfig(f *testing.F) {
 	f.Add(`{"a": ["# x", {"b": "//"}, null], "c:": "\\\""}`)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -78,8 +79,8 @@ func TestConfigText(t *testing.T) {
 	}
 }
 
-// TestReadConfigs checks that JSON is read here, and everything else by the launch's own
-// interpreter.
+// TestReadConfigs checks that preflight itself reads JSON. The launch's own interpreter must read
+// everything else.
 func TestReadConfigs(t *testing.T) {
 	o := machine.Options{Interpreter: filepath.Join(t.TempDir(), "python")}
 	for _, test := range []struct {
@@ -109,7 +110,7 @@ func TestReadConfigs(t *testing.T) {
 	}
 }
 
-// TestReadHjson runs a real interpreter with a module hjson that reads only JSON.
+// TestReadHjson runs a real interpreter with a module named hjson that reads only JSON.
 func TestReadHjson(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PYTHONPATH", dir)

@@ -17,7 +17,7 @@ import (
 func TestAllowed(t *testing.T) {
 	tests := map[string]bool{
 		"NCCL_SOCKET_IFNAME":          true,
-		"NCCL_IB_PKEY":                true, // a partition, not a secret
+		"NCCL_IB_PKEY":                true, // PKEY is a partition, not a secret
 		"TORCH_NCCL_BLOCKING_WAIT":    true,
 		"PATH":                        true,
 		"PYTHONPATH":                  true,
@@ -160,8 +160,8 @@ NCCL_IB_HCA=mlx5_7
 	}
 }
 
-// Among the variables that DeepSpeed exports by prefix, only the names of possible secrets are
-// reported.
+// TestWithheld covers the variables that DeepSpeed exports because of their prefix. If such a
+// variable may be a secret, only its name is reported.
 func TestWithheld(t *testing.T) {
 	environ := []string{
 		"UCX_PASSWORD=hunter2", "MLFLOW_TRACKING_TOKEN=hunter2", "MLFLOW_RUN=hunter2", "PYTHONPATH=/x", "NCCL_DEBUG=INFO",

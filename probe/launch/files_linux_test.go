@@ -16,15 +16,15 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// asNobody calls do below a fixture's root without root's rights. On Linux the user belongs to the
-// thread, which is not used again.
+// asNobody calls do below a fixture's root without root's rights. On Linux a thread has its own
+// user, and this thread is not used again.
 func asNobody(t *testing.T, o machine.Options, do func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		do()
 		return
 	}
-	if err := os.Chmod(filepath.Dir(o.Root), 0o755); err != nil { // the testing package made it for its own user
+	if err := os.Chmod(filepath.Dir(o.Root), 0o755); err != nil { // the testing package created the directory for its own user
 		t.Fatal(err)
 	}
 	done := make(chan bool)
@@ -41,13 +41,14 @@ func asNobody(t *testing.T, o machine.Options, do func()) {
 	<-done
 }
 
-// A file that others own exists, and the reason why it cannot be opened is reported.
+// TestFileOfSomebodyElse checks a file that another user owns. It exists, and the reason why it
+// cannot be opened must be reported.
 func TestFileOfSomebodyElse(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/train.py": "x", "/private/train.py": "x"})
 	if err := errors.Join(os.Chmod(o.At("/train.py"), 0), os.Chmod(o.At("/private"), 0)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Chmod(o.At("/private"), 0o700) }) // so that the fixture can be removed
+	t.Cleanup(func() { os.Chmod(o.At("/private"), 0o700) }) // restores the mode so that the fixture can be removed
 	asNobody(t, o, func() {
 		got := readFile(t.Context(), o, facts.LaunchFile{Path: "/train.py"})
 		if got.Problem != "permission denied" || !got.Exists || got.Digest != "" {

@@ -48,7 +48,8 @@ func TestWorkDir(t *testing.T) {
 	}
 }
 
-// Without named files, only the working directory is examined.
+// TestNoFilesAreCheap checks that only the working directory is examined if the command names no
+// files.
 func TestNoFilesAreCheap(t *testing.T) {
 	o := probetest.Write(t, machine.Options{WorkDir: "/srv"}, map[string]string{"/srv/.git/HEAD": strings.Repeat("a", 40), "/srv/train.py": ""})
 	got, err := CollectFiles(t.Context(), o)
@@ -104,7 +105,7 @@ func TestCollectFiles(t *testing.T) {
 			{LaunchFile: o.Files[7], Exists: true, Kind: "other"},
 			{LaunchFile: o.Files[8], Exists: true, Kind: "file", Size: digestSize + 1},
 		},
-		// Next to the file, not next to the link to it.
+		// The sources are next to the file, not next to the link to it.
 		Sources: &facts.Sources{
 			Root: "/data/proj", Count: 2, Files: map[string]string{"a.py": sha("a")[:12], "x/b.py": sha("b")[:12]},
 			Digest: sha(sha("a") + " \"a.py\"\n" + sha("b") + " \"x/b.py\"\n"),
@@ -124,7 +125,8 @@ func TestCollectFiles(t *testing.T) {
 	}
 }
 
-// Without a script there are no sources, and the repository is that of the working directory.
+// TestFilesWithoutScript checks that there are no sources without a script. The repository is then
+// that of the working directory.
 func TestFilesWithoutScript(t *testing.T) {
 	commit := strings.Repeat("a", 40)
 	o := probetest.Write(t, machine.Options{WorkDir: "/srv/job"}, map[string]string{"/srv/.git/HEAD": commit, "/srv/job/train.py": ""})
@@ -148,7 +150,8 @@ func TestFilesWithoutScript(t *testing.T) {
 	}
 }
 
-// A file that was not read in time has no digest, and says so.
+// TestDigestMindsItsTime checks that a file that was not read in time has no digest, and that its
+// problem says so.
 func TestDigestMindsItsTime(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/train.py": "x"})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -160,7 +163,8 @@ func TestDigestMindsItsTime(t *testing.T) {
 	}
 }
 
-// A file on a dead mount affects neither the other files nor the section.
+// TestOneFileHangs checks that a file on a dead mount affects neither the other files nor the
+// section.
 func TestOneFileHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o machine.Options
@@ -192,7 +196,8 @@ func TestOneFileHangs(t *testing.T) {
 	})
 }
 
-// No more files are read at the same time than there are places, and in the end all are read.
+// TestFilesAreReadInTurn checks that no more than readTogether files are read at the same time. In
+// the end all files must have been read.
 func TestFilesAreReadInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := machine.Options{Files: make([]facts.LaunchFile, 2*readTogether+1)}
@@ -221,7 +226,8 @@ func TestPartsOfFilesFitInsideTheSection(t *testing.T) {
 	}
 }
 
-// The launcher's daemon is searched in PATH of this session, or at its path.
+// TestDaemon checks that the launcher's daemon is searched in the PATH of this session, or at its
+// path.
 func TestDaemon(t *testing.T) {
 	bin := t.TempDir()
 	orted := filepath.Join(bin, "orted")

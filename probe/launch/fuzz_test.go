@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The result for an NCCL configuration has one value per name, and neither is longer than NCCL
-// allows.
+// FuzzParseNCCLConf checks that the result has one value per name. Names and values must not be
+// longer than NCCL allows.
 func FuzzParseNCCLConf(f *testing.F) {
 	f.Add("NCCL_DEBUG=INFO\n# x\n #y=1\nA==b\nA=c\r\n=")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -25,7 +25,8 @@ func FuzzParseNCCLConf(f *testing.F) {
 	})
 }
 
-// Any topology file is read to its end, and every device in it has an address.
+// FuzzReadNCCLXML checks that any topology file is read to its end, and that every device in it has
+// an address.
 func FuzzReadNCCLXML(f *testing.F) {
 	f.Add(cloudTopology)
 	f.Add("<graphs version='1'><graph id=\"0\"/></graphs>")
@@ -38,7 +39,7 @@ func FuzzReadNCCLXML(f *testing.F) {
 	})
 }
 
-// Of a .deepspeed_env every line is kept, and no possible secret.
+// FuzzMaskLines checks that every line of a .deepspeed_env is kept, and no possible secret.
 func FuzzMaskLines(f *testing.F) {
 	f.Add("HF_TOKEN=hunter2\n# hunter2\nNCCL_DEBUG=INFO\rX=%h$y", "a b")
 	f.Fuzz(func(t *testing.T, text, value string) {
@@ -53,7 +54,8 @@ func FuzzMaskLines(f *testing.F) {
 	})
 }
 
-// A script is parsed and not run: what it needs is a subset of what it imports.
+// FuzzScript checks that a script is parsed and not run. The modules that it needs must be a subset
+// of those that it imports.
 func FuzzScript(f *testing.F) {
 	f.Add("#!/usr/bin/env -S A=1 python3\nimport os, torch.nn as n; from x import (\n  y)\n'''\nimport z\n'''\nnew_group(backend=\"gloo\")\\\n#c")
 	f.Add("#!/bin/sh\n'''exec' \"/a b/python\" \"$0\" \"$@\"\n' '''\nimport a\n")

@@ -48,8 +48,8 @@ func TestParseMPIRun(t *testing.T) {
 	}
 }
 
-// TestMPIDaemon parses the output of ompi_info from Debian's openmpi-bin 4.1.4, and from one that
-// was built with its own directories.
+// TestMPIDaemon parses two outputs of ompi_info. One is from Debian's openmpi-bin 4.1.4, and the
+// other from an Open MPI that was built with its own directories.
 func TestMPIDaemon(t *testing.T) {
 	for built, want := range map[string]string{
 		"path:prefix:/usr\nconfig:user:buildd\nmpirun:prefix_by_default:no\n":      "orted",
@@ -111,7 +111,7 @@ func TestMaskLines(t *testing.T) {
 		"export NCCL_IB_HCA = mlx5_0",
 		"HF_TOKEN=…",
 		"MY_URL=…?…",
-		"MY_PASSWORD=…$… … …%n", // what a shell and pdsh would act on
+		"MY_PASSWORD=…$… … …%n", // "$" and "%n", on which a shell and pdsh would act, are kept
 		"",
 		"#…=…",
 		"#…",
@@ -151,8 +151,8 @@ NCCL_ALGO=Ring
 		{unset, []facts.EnvFile{home, {Path: filepath.Join(work, ".deepspeed_env"), Lines: []string{"NCCL_DEBUG=WARN"}}}},
 		{"mine", []facts.EnvFile{{Path: "/home/me/mine", Lines: []string{"A=…"}}}},
 		{"/abs/mine", []facts.EnvFile{{Path: "/abs/mine", Lines: []string{"NCCL_ALGO=Ring"}}}},
-		{"~/mine", []facts.EnvFile{}}, // not expanded
-		{"", []facts.EnvFile{}},       // the directories' own names
+		{"~/mine", []facts.EnvFile{}}, // "~" is not expanded
+		{"", []facts.EnvFile{}},       // an empty name stands for the directories themselves
 		{"dir", []facts.EnvFile{}},    // a directory is not a file
 	}
 	for _, tt := range tests {
@@ -219,7 +219,8 @@ func TestCollectLauncher(t *testing.T) {
 	}
 }
 
-// TestProgramsAreAskedSideBySide uses programs that wait for each other's output.
+// TestProgramsAreAskedSideBySide uses programs that wait for each other's output, so they must run
+// at the same time.
 func TestProgramsAreAskedSideBySide(t *testing.T) {
 	bin := t.TempDir()
 	for name, body := range map[string]string{
@@ -244,7 +245,7 @@ func TestProgramsAreAskedSideBySide(t *testing.T) {
 	}
 }
 
-// TestDaemonOfMPIRun checks that ompi_info is run only for launches that mpirun starts.
+// TestDaemonOfMPIRun checks that ompi_info runs only for launches that mpirun starts.
 func TestDaemonOfMPIRun(t *testing.T) {
 	bin := t.TempDir()
 	for name, body := range map[string]string{
@@ -267,7 +268,8 @@ func TestDaemonOfMPIRun(t *testing.T) {
 	}
 }
 
-// The program with which a launch is typed, and the Python that runs it.
+// TestLaunchProgram checks the program at the start of a launch command, and the Python that runs
+// it.
 func TestLaunchProgram(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "venv", "bin"), 0o755); err != nil {
@@ -322,7 +324,7 @@ func TestPDSHOfThisMachine(t *testing.T) {
 	}
 }
 
-// The messages are those of pdsh 2.34 for a module directory of mode 0777.
+// TestPDSHThatRefuses uses the messages of pdsh 2.34 for a module directory of mode 0777.
 func TestPDSHThatRefuses(t *testing.T) {
 	path := probetest.Script(t, "pdsh", `cat >&2 <<'END'
 pdsh@head: module path "/usr/lib/x86_64-linux-gnu/pdsh" insecure.
@@ -362,7 +364,7 @@ func TestModuleDirComesFromTheProgram(t *testing.T) {
 	if err := os.MkdirAll(modules, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path := probetest.Script(t, "pdsh", "exec pdsh.bin") // as on Debian
+	path := probetest.Script(t, "pdsh", "exec pdsh.bin") // a script in front of pdsh.bin, as on Debian
 	if err := os.WriteFile(path+".bin", []byte("ELF\x00/gone/lib/pdsh\x00"+modules+"\x00rest"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +387,7 @@ func TestInsecureDirs(t *testing.T) {
 	if got := insecureDirs(modules, 0); got != nil {
 		t.Errorf("nothing is wrong, and yet %v", got)
 	}
-	mode(modules, 0o775) // group-writable is fine for pdsh
+	mode(modules, 0o775) // pdsh accepts a group-writable directory
 	mode(filepath.Join(top, "lib"), 0o777|os.ModeSticky)
 	if got := insecureDirs(modules, 0); got != nil {
 		t.Errorf("nothing pdsh minds is wrong, and yet %v", got)

@@ -14,7 +14,8 @@ import (
 
 const commit = "0123456789abcdef0123456789abcdef01234567"
 
-// cacheModel creates the Hub's cache as huggingface_hub does, with one file that has this checksum.
+// cacheModel creates the Hub's cache as huggingface_hub does. The cache has one file with the given
+// checksum.
 func cacheModel(t *testing.T, cache, checksum string) {
 	t.Helper()
 	dir := filepath.Join(cache, "models--org--model")
@@ -83,10 +84,10 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestDataSets checks that data sets prepared by the datasets library are found under its own
-// spelling of their names, in the cache that the launch uses.
+// TestDataSets checks that data sets are found that the datasets library has prepared. They are in
+// the cache that the launch uses, and the library spells their names in its own way.
 func TestDataSets(t *testing.T) {
-	t.Setenv("TRANSFORMERS_CACHE", "/hub") // only for models
+	t.Setenv("TRANSFORMERS_CACHE", "/hub") // this variable applies only to models
 	named := facts.ModelNamed{DataSet: true, Name: "HuggingFaceH4/ultraChat_200k", Revision: "main"}
 	made := func(paths ...string) string {
 		cache := t.TempDir()

@@ -19,8 +19,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// repositoryAt creates a repository with a branch, a tracked file and one commit, as a user without
-// a git configuration.
+// repositoryAt creates a repository with a branch, a tracked file and one commit. It creates them
+// as a user without a git configuration.
 func repositoryAt(t *testing.T, dir string) {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
@@ -50,7 +50,7 @@ func git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
-// The result of git itself for repositories of all kinds.
+// TestRepository compares the result with git's own answers for repositories of all kinds.
 func TestRepository(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -147,7 +147,8 @@ func TestNoRepository(t *testing.T) {
 	}
 }
 
-// Nothing that a repository's configuration names is run, and reading it changes nothing.
+// TestGitRunsAndWritesNothing checks that no program that a repository's configuration names is
+// run. Reading the repository must not change it.
 func TestGitRunsAndWritesNothing(t *testing.T) {
 	dir, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	repositoryAt(t, dir)
@@ -160,7 +161,7 @@ func TestGitRunsAndWritesNothing(t *testing.T) {
 	}
 	git(t, dir, "config", "core.hooksPath", filepath.Dir(probetest.Script(t, "post-index-change", "echo $0 >> "+ran)))
 	commitFile(t, dir, "model.bin", "2")
-	os.Chtimes(dir+"/train.py", time.Unix(1, 0), time.Unix(1, 0)) // git would refresh its index
+	os.Chtimes(dir+"/train.py", time.Unix(1, 0), time.Unix(1, 0)) // because of this time, git would usually refresh its index
 	before := indexOf(t, dir)
 	if got := repository(t.Context(), machine.Options{}, dir); got == nil || got.Dirty == nil || *got.Dirty != 0 {
 		t.Errorf("%+v", got)
@@ -182,7 +183,8 @@ func indexOf(t *testing.T, dir string) string {
 	return string(index)
 }
 
-// If git is missing, slow or refuses, the commit is still known.
+// TestRepositoryWithoutGit checks that the commit is known even if git is missing, is slow or
+// refuses the repository.
 func TestRepositoryWithoutGit(t *testing.T) {
 	dir := t.TempDir()
 	repositoryAt(t, dir)
@@ -202,7 +204,8 @@ func TestRepositoryWithoutGit(t *testing.T) {
 	}
 }
 
-// A repository in a home directory, or where every user may write, is not a project.
+// TestNoRepositoryOfACommonDirectory checks that a repository in a home directory, or where every
+// user may write, does not count as a project.
 func TestNoRepositoryOfACommonDirectory(t *testing.T) {
 	t.Setenv("HOME", "/nfs/me")
 	t.Setenv("PATH", "")
@@ -217,8 +220,8 @@ func TestNoRepositoryOfACommonDirectory(t *testing.T) {
 	}
 }
 
-// In another user's tree git is not started, even if it is configured to trust all: a filter that
-// the owner named would run.
+// TestRepositoryOfSomebodyElse checks that git is not started in another user's tree, even if git
+// is configured to trust all trees. Otherwise a filter that the tree's owner named would run.
 func TestRepositoryOfSomebodyElse(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("giving a file away takes root")
@@ -244,13 +247,14 @@ func TestRepositoryOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// Special files in place of git's do not block, and do not fill the memory.
+// TestGitFileLine checks that special files in place of git's files do not block, and do not fill
+// the memory.
 func TestGitFileLine(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/srv/line": " gitdir: x \nmore", "/srv/long": strings.Repeat("x", 2*gitLine)})
 	if err := syscall.Mkfifo(o.At("/srv/pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A writer that stays open would block a reader of a pipe.
+	// A writer that stays open would block anything that reads the pipe.
 	pipe, err := os.OpenFile(o.At("/srv/pipe"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -18,14 +18,14 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// Only the files that an import could use are listed.
+// TestSourcesAreTheProjectsOwn checks that only the files that an import could use are listed.
 func TestSourcesAreTheProjectsOwn(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/data/proj/train.py":                                  "1",
 		"/data/proj/model/layers/rope.py":                      "2",
 		"/data/proj/data/loader.py":                            "3",
-		"/data/proj/build/generated.py":                        "4", // it contains Python files directly
+		"/data/proj/build/generated.py":                        "4", // the build directory directly contains Python files
 		"/data/proj/README.md":                                 "x",
 		"/data/proj/model/weights.bin":                         "x",
 		"/data/proj/.git/hooks/x.py":                           "x",
@@ -61,7 +61,7 @@ func TestSourcesAreTheProjectsOwn(t *testing.T) {
 	}
 }
 
-// The digest changes if a name or a content changes, and only then.
+// TestSourcesDigest checks that the digest changes if and only if a name or a content changes.
 func TestSourcesDigest(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
 	look := func(files map[string]string) string {
@@ -83,7 +83,8 @@ func TestSourcesDigest(t *testing.T) {
 	}
 }
 
-// Too many files are not listed individually, far too many are not read.
+// TestSourcesLimits checks that too many files are not listed individually, and that far too many
+// files are not read.
 func TestSourcesLimits(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
 	for name, tt := range map[string]struct {
@@ -114,7 +115,8 @@ func TestSourcesLimits(t *testing.T) {
 	}
 }
 
-// If the time limit ended the walk, how far it got is random.
+// TestSourcesWithoutTime covers a walk that its time limit ended. It stopped at a random file, so
+// there must be no digest.
 func TestSourcesWithoutTime(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/data/proj/a.py": ""})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -124,7 +126,8 @@ func TestSourcesWithoutTime(t *testing.T) {
 	}
 }
 
-// A script outside a project has only its direct neighbours.
+// TestSourcesOfASharedDirectory checks a script outside a project. Only the files directly next to
+// the script count.
 func TestSourcesOfASharedDirectory(t *testing.T) {
 	t.Setenv("HOME", "/nfs/me")
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/etc/passwd": fmt.Sprintf("me:x:%d:0::/homes/me:/bin/sh\n", os.Getuid())})

@@ -14,8 +14,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// A file in the format that clouds use: the bridges are invented, and the class shows what a device
-// is.
+// cloudTopology is a file in the format that clouds use. Its bridges are invented, and the class of
+// a device shows its kind.
 const cloudTopology = `<!-- for the sake of an example -->
 <system version="1">
   <cpu numaid="0" affinity="0000ffff,0000ffff" arch="x86_64" vendor="AuthenticAMD">
@@ -31,7 +31,7 @@ func TestReadTopology(t *testing.T) {
 	deep := strings.Repeat("<a>", 2000)
 	tests := []struct {
 		name, variable, text string
-		want                 facts.TopologyFile // without variable, path and digest
+		want                 facts.TopologyFile // expected file; variable, path and digest are added by the test
 	}{
 		{"a cloud's", "", cloudTopology, facts.TopologyFile{GPUs: []string{"0001:00:00.0"}, NICs: []string{"0101:00:00.0"}}},
 		{

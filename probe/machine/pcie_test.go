@@ -10,8 +10,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// The best link is the lower one of device and slot. A value that is not reported does not count,
-// nor does a slot slower than what runs in it.
+// TestPCIeLinks checks that the best link is the lower one of device and slot. A value that is not
+// reported must not count. Neither must a slot that is slower than the link running in it.
 func TestPCIeLinks(t *testing.T) {
 	for _, c := range []struct{ current, best, slot, now, most string }{
 		{"32.0 GT/s PCIe 16", "32.0 GT/s PCIe 16", "32.0 GT/s PCIe 16", "32.0 GT/s PCIe x16", "32.0 GT/s PCIe x16"},

@@ -82,7 +82,7 @@ func TestStand(t *testing.T) {
 		"/":                  {path: "/", exists: true, writable: true},
 		"/data/file/is/none": {path: "/data", inTheWay: "/data/file"}, // nothing can be created below a file
 		"/data/file":         {path: "/data", inTheWay: "/data/file"},
-		"/dangling/x":        {path: "/", inTheWay: "/dangling"}, // nor at a dangling link
+		"/dangling/x":        {path: "/", inTheWay: "/dangling"}, // nothing can be created below a dangling link
 	} {
 		got, err := filesystemOf(o, path)
 		if err != nil {

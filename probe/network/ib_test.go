@@ -122,8 +122,8 @@ func TestParseLID(t *testing.T) {
 	}
 }
 
-// LD_LIBRARY_PATH leads to plugins and libraries before the loader's own directories; an empty or
-// relative entry in it starts at the working directory.
+// TestRDMALibraries checks that LD_LIBRARY_PATH leads to plugins and libraries before the loader's
+// own directories. An empty or relative entry in it starts at the working directory.
 func TestRDMALibraries(t *testing.T) {
 	o := probetest.Write(t, machine.Options{WorkDir: "/job"}, map[string]string{
 		"/opt/hpcx/libnccl-net.so": "", "/usr/lib/libnccl-net.so": "", "/opt/aws/libnccl-net-ofi.so": "", "/job/libnccl-tuner.so": "",
@@ -140,7 +140,8 @@ func TestRDMALibraries(t *testing.T) {
 	}
 }
 
-// The ranks' loader uses the LD_LIBRARY_PATH that the launch exports.
+// TestPluginOfExportedPath checks that the LD_LIBRARY_PATH that the launch exports is used, as in
+// the ranks' loader.
 func TestPluginOfExportedPath(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", "/opt/other")
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/opt/gib/libnccl-net.so": "", "/opt/other/libnccl-tuner.so": "", "/sys/class/net/lo/mtu": ""})
@@ -155,7 +156,8 @@ func TestPluginOfExportedPath(t *testing.T) {
 	}
 }
 
-// A plugin in a directory of its own that only the loader's cache lists.
+// TestPluginOfTheLoaderCache checks a plugin in a separate directory that only the loader's cache
+// lists.
 func TestPluginOfTheLoaderCache(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/opt/amazon/ofi/libnccl-net.so": "", "/etc/hosts": ""})
 	probetest.LoaderCache(t, o.At("/etc/ld.so.cache"), machine.LoaderFlags, [2]string{"libnccl-net.so", "/opt/amazon/ofi/libnccl-net.so"}, [2]string{"libmlx5.so.1", "/gone/libmlx5.so.1"})

@@ -63,8 +63,8 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
-// A dead name server must cost a few timeouts and not one per name, and the results up to the
-// deadline must be kept.
+// TestLookUpAllWithADeadNameServer checks that a dead name server costs a few timeouts, and not one
+// for each name. The results that arrived before the deadline must be kept.
 func TestLookUpAllWithADeadNameServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lock sync.Mutex
@@ -117,8 +117,8 @@ func TestLookUpAllWithADeadNameServer(t *testing.T) {
 	})
 }
 
-// TestRunOutOfTime checks that the name service is not blamed if the run ends before any name can
-// have taken too long.
+// TestRunOutOfTime checks a run that ends before any name can have taken too long. The name service
+// must not be blamed.
 func TestRunOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask := func(ctx context.Context, _ string) ([]netip.Addr, error) {
@@ -186,8 +186,8 @@ hosts: files
 	}
 }
 
-// Sources that Go does not know are asked through getent, but names in the hosts file cost no child
-// process.
+// TestCollectNamesThroughGetent checks that getent is asked for sources that Go does not know.
+// Names in the hosts file must not need a child process.
 func TestCollectNamesThroughGetent(t *testing.T) {
 	asked := filepath.Join(t.TempDir(), "asked")
 	t.Setenv("PATH", filepath.Dir(probetest.Script(t, "getent", `echo "$3" >> `+asked+`; echo "10.0.0.9 STREAM $3.sss"`)))

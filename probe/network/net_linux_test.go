@@ -30,7 +30,7 @@ func TestLinkKind(t *testing.T) {
 	}{
 		{"lo", "device", "loopback", false, false, "loopback"},
 		{"enp4s0", "device", "ether", true, false, "physical"},
-		{"eth0", "device", "ether", false, false, "other"}, // neither a driver nor a type
+		{"eth0", "device", "ether", false, false, "other"}, // the link has neither a driver nor a type
 		{"wlp2s0", "device", "ether", true, true, "wireless"},
 		{"ib0", "device", "infiniband", true, false, "infiniband"},
 		{"ib0.8001", "ipoib", "infiniband", false, false, "infiniband"},
@@ -82,10 +82,10 @@ func TestSysfsLinkIsTrustedOnlyForTheSameDevice(t *testing.T) {
 		want      string
 	}{
 		{"eth0", "02:fc:00:00:00:01", 4, "mlx5_core 400000000000 true"},
-		{"eth0", "02:fc:00:00:00:01", 2, " nil false"}, // another namespace's numbering
-		{"eth0", "02:fc:00:00:00:99", 4, " nil false"}, // another device of that number
-		{"eth1", "02:fc:00:00:00:02", 5, " nil false"}, // the driver does not know
-		{"eth2", "02:fc:00:00:00:03", 6, " nil false"}, // not in this sysfs
+		{"eth0", "02:fc:00:00:00:01", 2, " nil false"}, // the index is from another namespace
+		{"eth0", "02:fc:00:00:00:99", 4, " nil false"}, // another device has this index
+		{"eth1", "02:fc:00:00:00:02", 5, " nil false"}, // the driver does not know the speed
+		{"eth2", "02:fc:00:00:00:03", 6, " nil false"}, // the link is not in this sysfs
 		{"eth0", "", 4, "mlx5_core 400000000000 true"}, // a link without an address
 	}
 	o := machine.Options{Root: root}
@@ -165,7 +165,7 @@ func TestListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []facts.Listener{
-		{Address: "0.0.0.0", Port: 22, UID: 0}, // its holder was not looked for
+		{Address: "0.0.0.0", Port: 22, UID: 0}, // no process was searched for this port
 		{Address: "::", Port: 8080, UID: 5},
 		{Address: "127.0.0.1", Port: 29500, PID: 31, Command: "python -u train.py", UID: 1000},
 	}
@@ -232,7 +232,8 @@ func TestCollectNetFindsItsOwnListener(t *testing.T) {
 	}
 }
 
-// A listener belongs to another preflight if that has the turn at the port; other listeners do not.
+// TestListenersOfAPreflight checks that a listener belongs to another preflight if that preflight
+// has the turn at the port. Other listeners must not.
 func TestListenersOfAPreflight(t *testing.T) {
 	listener, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -285,8 +286,8 @@ func TestIsPreflight(t *testing.T) {
 	}
 }
 
-// A network namespace of our own shows what sysfs cannot: the /sys of the first namespace is still
-// mounted, and must not be trusted.
+// TestCollectNetInANamespace uses a separate network namespace. The /sys of the first namespace is
+// still mounted in it, and must not be trusted.
 func TestCollectNetInANamespace(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED: making a network namespace needs root")
@@ -294,9 +295,9 @@ func TestCollectNetInANamespace(t *testing.T) {
 	onThreadThatEnds(func() { inNamespace(t) })
 }
 
-// onThreadThatEnds runs work on a thread that ends afterwards, together with its namespace. The
-// main thread cannot end, and /proc/self would show its namespace to every later test, so it only
-// waits.
+// onThreadThatEnds runs work on a thread that ends after work, together with the thread's
+// namespace. The main thread cannot end, and /proc/self would show its namespace to every later
+// test. So the main thread only waits.
 func onThreadThatEnds(work func()) {
 	done := make(chan struct{})
 	go func() {
@@ -352,7 +353,7 @@ func inNamespace(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"eth0":            `veth mtu=9000 up=true running=false driver="" master=""`, // its peer is down
+		"eth0":            `veth mtu=9000 up=true running=false driver="" master=""`, // the other end of the veth pair is down
 		"peer0":           `veth mtu=9000 up=false running=false driver="" master="br-0123456789ab"`,
 		"br-0123456789ab": `docker mtu=9000 up=false running=false driver="" master=""`,
 	}

@@ -51,8 +51,8 @@ func TestParseQoS(t *testing.T) {
 	}
 }
 
-// TestAskDCB checks the request: the kernel would answer EINVAL to one that it does not understand.
-// The loopback interface's driver has no priorities.
+// TestAskDCB checks the request: the kernel would answer EINVAL to a request that it does not
+// understand. The driver of the loopback interface has no priorities.
 func TestAskDCB(t *testing.T) {
 	want := append([]byte{0, dcbIEEEGet, 0, 0}, attribute(dcbName, 'l', 'o', 0)...)
 	if got := dcbQuestion("lo").Serialize()[unix.NLMSG_HDRLEN:]; !slices.Equal(got, want) {

@@ -13,7 +13,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// The kernel's answer is the same as its file's content.
+// TestListeningByKernel checks that the kernel's answer lists the same sockets as /proc/net/tcp.
 func TestListeningByKernel(t *testing.T) {
 	var ports []int
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0", "0.0.0.0:0", ":0"} {
@@ -25,7 +25,7 @@ func TestListeningByKernel(t *testing.T) {
 		defer listener.Close()
 		port := listener.Addr().(*net.TCPAddr).Port
 		ports = append(ports, port)
-		call, err := net.Dial("tcp", listener.Addr().String()) // a connection, which is not a listener
+		call, err := net.Dial("tcp", listener.Addr().String()) // this is a connection and not a listener
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func TestNumbersOfAMask(t *testing.T) {
 func TestAddressIsSpelledAsInSysfs(t *testing.T) {
 	for want, pci := range map[string]nvml.PciInfo{
 		"0000:4e:00.0":  {Bus: 0x4e},
-		"10000:01:1f.0": {Domain: 0x10000, Bus: 1, Device: 0x1f}, // as behind Intel's VMD
+		"10000:01:1f.0": {Domain: 0x10000, Bus: 1, Device: 0x1f}, // an address as behind Intel's VMD
 	} {
 		if got := address(pci); got != want {
 			t.Errorf("address %q, want %q", got, want)

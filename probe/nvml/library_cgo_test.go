@@ -12,7 +12,7 @@ import (
 
 func TestWhyALibraryIsNotTaken(t *testing.T) {
 	for path, want := range map[string]string{
-		"libm.so.6":          "libm.so.6 has no nvmlInit", // go-nvml would call it anyway
+		"libm.so.6":          "libm.so.6 has no nvmlInit", // go-nvml would call nvmlInit anyway
 		"libpreflight.so.77": "libpreflight.so.77: cannot open shared object file",
 	} {
 		var out bytes.Buffer

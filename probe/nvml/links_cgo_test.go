@@ -16,7 +16,7 @@ import (
 	"preflight/facts"
 )
 
-// answering fills in fields like a driver that knows these, by ID and scope.
+// answering fills in fields like a driver that knows only the fields in known, by ID and scope.
 func answering(known map[[2]uint32]uint64) func([]nvml.FieldValue) nvml.Return {
 	return func(values []nvml.FieldValue) nvml.Return {
 		for i := range values {
@@ -56,7 +56,8 @@ func TestLinksAreFolded(t *testing.T) {
 	}
 }
 
-// An old driver reports the address of the far end, and not what it is.
+// TestFarEndThatIsAGPUIsRecognised checks that a GPU at the remote end is recognised by its
+// address. An old driver reports the address of the remote end, but not its kind.
 func TestFarEndThatIsAGPUIsRecognised(t *testing.T) {
 	const first, second = "0000:1b:00.0", "0000:43:00.0"
 	old := func(remote string) link { return link{active: true, speed: 100, remote: remote} }
@@ -91,7 +92,7 @@ func TestSpeedOfALinkByTheNewestFieldThatTellsIt(t *testing.T) {
 	for _, step := range []struct {
 		id, scope uint32
 		speed     uint64
-		want      []int64 // of links 0, 7 and 12
+		want      []int64 // speeds of links 0, 7 and 12
 	}{
 		{nvml.FI_DEV_NVLINK_SPEED_MBPS_L0, 0, 2, []int64{16e6, 8e6, 8e6}},
 		{nvml.FI_DEV_NVLINK_SPEED_MBPS_L7, 0, 3, []int64{16e6, 24e6, 8e6}},
@@ -153,7 +154,8 @@ func TestCountersOfALinkWithErrors(t *testing.T) {
 	}
 }
 
-// A fifth-generation NVLink has its counters only in fields.
+// TestCountersOfALinkOfBlackwell checks that the counters of a fifth-generation NVLink are read
+// from fields. Such a link has them nowhere else.
 func TestCountersOfALinkOfBlackwell(t *testing.T) {
 	known := map[[2]uint32]uint64{{215, 3}: 4, {214, 3}: 1, {219, 3}: 70, {221, 3}: 2, {220, 3}: 2<<8 | 11}
 	c, _ := asked(0, &mock.Device{GetFieldValuesFunc: answering(known)}, "nvmlDeviceGetFieldValues", "nvmlDeviceGetNvLinkErrorCounter")
@@ -175,7 +177,7 @@ func TestFabricByEachOfItsForms(t *testing.T) {
 		return nvml.GpuFabricInfo{State: nvml.GPU_FABRIC_STATE_IN_PROGRESS, Status: uint32(nvml.ERROR_UNKNOWN), CliqueId: 7}, nvml.SUCCESS
 	}}, "nvmlDeviceGetGpuFabricInfo", "nvmlErrorString")
 	c.fabric()
-	// While it is in progress, the status has no meaning.
+	// While the state is in-progress, the status has no meaning.
 	if diff := cmp.Diff(&facts.GPUFabric{State: "in-progress", Clique: 7}, c.seen.Fabric); diff != "" {
 		t.Errorf("in progress (-want +got):\n%s", diff)
 	}

@@ -19,7 +19,7 @@ import (
 	"preflight/facts"
 )
 
-// library returns a substitute that has functions by name.
+// library returns a substitute that has the functions with the given names.
 func library(has ...string) *mock.Interface {
 	return &mock.Interface{
 		ExtensionsFunc: func() nvml.ExtendedInterface {
@@ -35,7 +35,7 @@ func library(has ...string) *mock.Interface {
 	}
 }
 
-// asked returns a GPU with a handle at an index, and its output.
+// asked returns a GPU with a handle and an index, and the output of its calls.
 func asked(index int, device *mock.Device, has ...string) (*card, *bytes.Buffer) {
 	var out bytes.Buffer
 	r := newReader(library(has...), lines{&out})
@@ -116,7 +116,7 @@ func TestFirstFailureIsKeptAndALostGPUIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A refusal that repeats for many links is recorded once.
+// TestRefusalsAreKeptOnce checks that a refusal that repeats for many links is recorded once.
 func TestRefusalsAreKeptOnce(t *testing.T) {
 	c, _ := asked(0, &mock.Device{}, "a", "b", "c")
 	for _, name := range []string{"a", "a", "b", "a", "c", "b"} {
@@ -131,8 +131,8 @@ func TestRefusalsAreKeptOnce(t *testing.T) {
 	}
 }
 
-// A missing function is never called, and an alternative is announced by its own name before the
-// call.
+// TestCallsAreAnnouncedByTheNameThatTheLibraryHas checks that a missing function is never called.
+// An alternative must be announced by its own name before the call.
 func TestCallsAreAnnouncedByTheNameThatTheLibraryHas(t *testing.T) {
 	var out *bytes.Buffer
 	var before []Line
@@ -182,7 +182,8 @@ func TestGPUWithoutHandleIsListed(t *testing.T) {
 	}
 }
 
-// GPUs that the driver hides from this session are not faulty, unless it hides all.
+// TestHiddenGPUs checks that GPUs that the driver hides from this session do not count as faulty,
+// unless it hides all.
 func TestHiddenGPUs(t *testing.T) {
 	for name, test := range map[string]struct {
 		handles []nvml.Return

@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// object is a shared library as far as debug/elf needs it.
+// object is a shared library, with only the parts that debug/elf needs.
 type object struct {
-	rodata         string // its read-only data
-	code           string // device code, which should not need to be read
+	rodata         string // the read-only data
+	code           string // device code, which preflight should not need to read
 	needed         []string
 	rpath, runpath string
 }
 
-// write creates a 64-bit little-endian ELF file with the relevant sections.
+// write creates a 64-bit little-endian ELF file with the sections that the tests need.
 func (o object) write(t *testing.T, path string) {
 	t.Helper()
 	dynstr := []byte{0}
@@ -82,7 +82,7 @@ func (o object) write(t *testing.T, path string) {
 	}
 }
 
-// put appends a value of fixed size, which cannot fail on a buffer.
+// put appends a value of fixed size. On a buffer this cannot fail.
 func put(to *bytes.Buffer, value any) {
 	if err := binary.Write(to, binary.LittleEndian, value); err != nil {
 		panic(err)

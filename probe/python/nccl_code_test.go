@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recorded has the parts of a library that were read once: testdata/NAME.reads has a line for each
-// place, with the bytes there. They are headers of NVIDIA's wheels of that name on PyPI. A read
-// anywhere else would read code.
+// recorded holds the parts of a library that were once read. testdata/NAME.reads has a line for
+// each place, with the bytes in that place. They are headers from NVIDIA's wheels of that name on
+// PyPI. A read in any other place would read code.
 type recorded map[place][]byte
 
 type place struct {

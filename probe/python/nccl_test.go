@@ -19,8 +19,8 @@ import (
 
 const wheelPath = "$ORIGIN/../../nvidia/cublas/lib:$ORIGIN/../../nvidia/nccl/lib:$ORIGIN"
 
-// planted returns a machine with an NCCL in every possible place: 2.1.x, where x distinguishes
-// them.
+// planted returns a machine with an NCCL in every possible place. The version of each is 2.1.x,
+// where x is different in each place.
 func planted(t *testing.T, torch *object) (root string, search ncclSearch) {
 	t.Helper()
 	root = t.TempDir()
@@ -56,7 +56,7 @@ func TestFindNCCLInLoaderOrder(t *testing.T) {
 	tests := []struct {
 		name  string
 		torch *object
-		want  string // version:from, in order
+		want  string // version:from of each library, in order
 	}{{
 		"no torch", nil,
 		"2.1.1:LD_PRELOAD 2.1.2:LD_LIBRARY_PATH 2.1.4:ld.so.cache 2.1.5:default 2.1.3:wheel",
@@ -100,7 +100,7 @@ func TestFindNCCLInLoaderOrder(t *testing.T) {
 func TestFindNCCLNamesEachFileOnce(t *testing.T) {
 	root, search := planted(t, nil)
 	search.preload = ""
-	// An empty entry in LD_LIBRARY_PATH is the working directory.
+	// An empty entry in LD_LIBRARY_PATH means the working directory.
 	search.workDir = filepath.Join(root, "ldpath")
 	search.path = ":" + filepath.Join(root, "usr/local/lib") + ";" + filepath.Join(root, "link")
 	if err := os.Symlink("ldpath", filepath.Join(root, "link")); err != nil {
@@ -127,8 +127,8 @@ func TestReadNCCLVersionElsewhereInTheFile(t *testing.T) {
 	}
 }
 
-// A torch for ROCm requests RCCL, under one name in the wheels of pytorch.org and under another if
-// it was built on ROCm itself; it ignores any NCCL.
+// TestFindRCCL checks that a torch for ROCm requests RCCL and ignores any NCCL. RCCL has one name
+// in the wheels of pytorch.org, and another name if it was built on ROCm itself.
 func TestFindRCCL(t *testing.T) {
 	for name, where := range map[string]string{"librccl.so": "site/torch/lib", "librccl.so.1": "usr/lib64"} {
 		root, search := planted(t, nil)
@@ -161,7 +161,7 @@ func TestReadLoaderCache(t *testing.T) {
 	if diff := cmp.Diff([]string{"/a", "/b"}, machine.ReadLoaderCache(file, "libnccl.so.2")); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	// A damaged cache must neither be trusted nor cause a crash.
+	// A damaged cache must not be trusted and must not cause a crash.
 	for n := range whole {
 		if err := os.WriteFile(file, whole[:n], 0o644); err != nil {
 			t.Fatal(err)
@@ -182,7 +182,7 @@ func TestReadLoaderCacheOfThisMachine(t *testing.T) {
 
 func TestScanNCCLVersion(t *testing.T) {
 	const text = "NCCL version 2.21.5+cuda12.4"
-	const firstPiece = 256<<10 + 128 // the size of the first read
+	const firstPiece = 256<<10 + 128 // size of the first read in bytes
 	for _, at := range []int{0, 1, firstPiece - 28, firstPiece - 10, firstPiece - 1, firstPiece, firstPiece + 256<<10 - 10} {
 		data := append(bytes.Repeat([]byte{'x'}, at), text+"\x00trailing"...)
 		version, cuda, _ := scanNCCLVersion(t.Context(), iotest.HalfReader(bytes.NewReader(data)))

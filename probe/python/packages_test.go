@@ -22,7 +22,7 @@ func TestParseDistribution(t *testing.T) {
 		{"apex-0.1-py3.10.egg-info", "apex 0.1"},
 		{"apex-0.1-py3.10-linux-x86_64.egg-info", "apex 0.1"},
 		{"deepspeed.egg-info", "deepspeed "},
-		{"~orch-2.5.1.dist-info", "~orch 2.5.1"}, // pip's name for a half-removed package
+		{"~orch-2.5.1.dist-info", "~orch 2.5.1"}, // pip gives this name to a half-removed package
 		{"zope.interface-5.0-py3.8.egg-info", "zope-interface 5.0"},
 		{"torch", ""},
 		{"torch-2.5.1.dist-info.bak", ""},

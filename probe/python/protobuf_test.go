@@ -20,7 +20,7 @@ func TestParseGenerated(t *testing.T) {
 	}{
 		{"protoc 3.6", "DESCRIPTOR = _descriptor.FileDescriptor(\n  name='a.proto',\n)\n_A = _descriptor.Descriptor(\n  fields=[_descriptor.FieldDescriptor(", generated{old: true}},
 		{"protoc 3.15 with its create_key", "_E = _descriptor.EnumDescriptor(\n  create_key=_descriptor._internal_create_key,", generated{old: true}},
-		// A file with only imports and options creates no message descriptor and loads.
+		// A file with only imports and options creates no message descriptor, so it loads.
 		{"protoc 3.6 without messages", "DESCRIPTOR = _descriptor.FileDescriptor(\n  name='a.proto',\n)", generated{}},
 		{"protoc 3.19", "DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'x')\n_A = DESCRIPTOR.message_types_by_name['A']", generated{}},
 		{"protoc 3.20 to 25", "from google.protobuf.internal import builder as _builder\n", generated{needs: "3.20.0"}},
@@ -90,7 +90,7 @@ func TestAsksMoreThan(t *testing.T) {
 	}{
 		{"5.26.1", "4.25.1", true},
 		{"5.26.1", "5.26.1", false},
-		{"5.9.0", "5.10.0", false}, // compared as numbers, not as text
+		{"5.9.0", "5.10.0", false}, // versions are compared as numbers, not as text
 		{"3.20.0", "3.20.0rc1", true},
 		{"3.20.0", "", false},
 		{"", "4.25.1", false},

@@ -30,7 +30,7 @@ func fakePython(t *testing.T, sysPath ...string) string {
 	return probetest.Script(t, "python3", "cat <<'ANSWER'\n"+strings.Join(answer, "\n\n")+"\nANSWER\n")
 }
 
-// quiet removes all influences on the search other than the fixture.
+// quiet removes everything that influences the search, except the fixture.
 func quiet(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"LD_PRELOAD", "LD_LIBRARY_PATH", "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"} {
@@ -145,7 +145,7 @@ func TestCollectPythonOfThisMachine(t *testing.T) {
 	}
 }
 
-// The real loader is run, in this session's environment.
+// TestUnloadable runs the real loader in this session's environment.
 func TestUnloadable(t *testing.T) {
 	const interpreter = "/usr/bin/python3"
 	libraries, _ := filepath.Glob("/usr/lib/*/libstdc++.so.6")
@@ -168,7 +168,8 @@ func TestUnloadable(t *testing.T) {
 	}
 }
 
-// The interpreter itself reports whether it can parse the script, and runs none of it.
+// TestScriptError checks that the interpreter itself reports whether it can parse the script. It
+// must not run any of it.
 func TestScriptError(t *testing.T) {
 	for name, want := range map[string]string{
 		"good.py":    "",
@@ -292,7 +293,8 @@ func TestReadOps(t *testing.T) {
 	}
 }
 
-// The real interpreter finds modules as it would import them, the script's directory first.
+// TestUnfound checks that the real interpreter finds modules as it would import them, first in the
+// script's directory.
 func TestUnfound(t *testing.T) {
 	const interpreter = "/usr/bin/python3"
 	root := probetest.Plant(t, `

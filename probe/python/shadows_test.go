@@ -23,7 +23,7 @@ for name in sys.argv[1:]:
     print(name, spec.origin if spec else None)
 `
 
-// TestShadows compares the result with what the interpreter itself does.
+// TestShadows compares the result with what the interpreter itself imports.
 func TestShadows(t *testing.T) {
 	interpreter, err := exec.LookPath("python3")
 	if err != nil {
@@ -35,9 +35,9 @@ func TestShadows(t *testing.T) {
 	}
 	modules := []string{"abc", "calendar", "colorsys", "json", "nobody", "queue", "fractions", "sched", "shelve", "textwrap", "time", "types", "wave"}
 	for name, test := range map[string]struct {
-		script, workDir, path []string // files there, relative
+		script, workDir, path []string // relative paths of the files in each directory
 		env                   map[string]string
-		want                  map[string]string // module → path below the root
+		want                  map[string]string // maps a module to its path below the root
 	}{
 		"nothing": {nil, nil, nil, nil, nil},
 		"files": {[]string{"fractions.py", "abc.py", "time.py", "nobody.py", "queue.pyc", "wave.txt"}, nil, nil, nil,
@@ -108,7 +108,8 @@ func TestShadows(t *testing.T) {
 	}
 }
 
-// The working directory counts for what python -m runs, and PYTHONSAFEPATH disables both.
+// TestShadowsOfTheLauncher checks that the working directory counts for what python -m runs.
+// PYTHONSAFEPATH must disable the working directory and the script's directory.
 func TestShadowsOfTheLauncher(t *testing.T) {
 	interpreter, err := exec.LookPath("python3")
 	if err != nil {

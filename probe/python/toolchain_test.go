@@ -20,14 +20,14 @@ import (
 func unset(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		t.Setenv(name, "") // restores it at the end
+		t.Setenv(name, "") // Setenv restores the variable at the end
 		if err := os.Unsetenv(name); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// noToolchain sets up an environment in which nothing leads to a tool.
+// noToolchain sets up an environment in which no variable leads to a tool.
 func noToolchain(t *testing.T) {
 	t.Helper()
 	unset(t, "CUDA_HOME", "CUDA_PATH", "CXX", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "CFLAGS", "LDFLAGS", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME")
@@ -35,7 +35,8 @@ func noToolchain(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 }
 
-// In torch's own order, including what torch does not check.
+// TestCUDAHome checks that the order is torch's own. That includes paths that torch does not
+// verify.
 func TestCUDAHome(t *testing.T) {
 	nvcc := probetest.Script(t, "nvcc", "")
 	tests := []struct {
@@ -140,7 +141,8 @@ func TestHasLibAIO(t *testing.T) {
 	}
 }
 
-// Only if torch treats a file's existence as a running build, and only for the launch's Python.
+// TestAbandonedLock checks that a lock is reported only if torch treats the file's existence as a
+// running build. The lock must belong to the launch's Python.
 func TestAbandonedLock(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/old/torch/utils/cpp_extension.py":    "    baton = FileBaton(os.path.join(build_directory, 'lock'))\n",
@@ -198,7 +200,7 @@ func TestAbandonedLock(t *testing.T) {
 	}
 }
 
-// The launch's exports override the session's values.
+// TestExportsHold checks that the launch's exports override the session's values.
 func TestExportsHold(t *testing.T) {
 	noToolchain(t)
 	bin := t.TempDir()
@@ -216,7 +218,7 @@ func TestExportsHold(t *testing.T) {
 	}
 }
 
-// The result of a real interpreter.
+// TestAskBuild checks the answer of a real interpreter.
 func TestAskBuild(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
