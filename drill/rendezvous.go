@@ -34,12 +34,12 @@ const ownKey = "preflight"
 
 // These functions return the keys that a rendezvous needs, for a token.
 //
-// storeKey exists from the start and shows whose store it is. A store without it may belong to a
-// running job, which an ADD from a new client would mislead. By asking for the key, a caller also
-// shows the store that the caller belongs to this run.
+// The key from storeKey exists from the start and shows whose store it is. A store without the key
+// may belong to a running job, which an ADD from a new client would mislead. By asking for the key,
+// a caller also shows the store that the caller belongs to this run.
 //
-// countKey is torch's count of the clients that have joined
-// (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_). Here it is below the token.
+// The key from countKey holds torch's count of the clients that have joined
+// (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_). It is below the token.
 func storeKey(token string) string {
 	host, _, _ := strings.Cut(token, "/")
 	return "preflight/" + host

@@ -113,8 +113,8 @@ type Rails struct {
 // Rail is one of several network paths between the nodes.
 type Rail struct {
 	Name string `json:"name"` // NCCL's name for the rail: the port "mlx5_0:1", or the interface if NCCL uses sockets
-	// Layer is "RoCE" or "InfiniBand", or "" for sockets. For InfiniBand the address is the one of
-	// IP over InfiniBand. An adapter's rails call only from the adapter's own interface and accept
+	// Layer is "RoCE" or "InfiniBand", or "" for sockets. For InfiniBand the address is the IP over
+	// InfiniBand address. An adapter's rails call only from the adapter's own interface and accept
 	// calls only on that interface.
 	Layer string `json:"layer,omitempty"`
 	// Same holds the calls to the peers' addresses on the same rail.
@@ -148,7 +148,7 @@ const (
 
 // Rendezvous is one node's part in the rendezvous drill.
 type Rendezvous struct {
-	// Endpoint is host:port as the ranks will get it.
+	// Endpoint is the rendezvous endpoint, host:port, as the ranks will get it.
 	Endpoint string `json:"endpoint"`
 	// Serves reports whether this node considers itself the host of the store. ServesWhy names the
 	// rule that decided this.
@@ -189,13 +189,13 @@ type Rendezvous struct {
 type Logins struct {
 	Passed []string `json:"passed" fact:"own"`
 	Failed []Login  `json:"failed,omitempty" fact:"own"`
-	// Untried are the peers for which no time was left.
+	// Untried lists the peers for which no time was left.
 	Untried []string `json:"untried,omitempty" fact:"own"`
-	// Error is why ssh could not be tried at all ("ssh is not installed").
+	// Error says why the node could not use ssh at all ("ssh is not installed").
 	Error string `json:"error,omitempty"`
 }
 
-// Untried lists the peers for which no time was left.
+// Login is one failed login.
 type Login struct {
 	Peer string `json:"peer"`
 	// Cause is one of these: name, connect, timeout, host-key, denied, shell, other.
@@ -204,7 +204,8 @@ type Login struct {
 	Seconds float64 `json:"seconds" unit:"s"`
 }
 
-// Error says why the node could not use ssh at all ("ssh is not installed").
+// CallBack is a node's call to the launching machine. The program that an MPI launcher starts on a
+// node makes the same call before anything else.
 type CallBack struct {
 	// Name is the name of the launching machine that the node looked up. It is "" if the launcher
 	// passes addresses.

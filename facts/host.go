@@ -111,7 +111,7 @@ type Disk struct {
 type Place struct {
 	Role string `json:"role"` // workdir, tmp, var-tmp, home, hf-cache, triton-cache, inductor-cache, torch-extensions, offload-optimizer, offload-param, index-cache, tokenized, checkpoint, resume, output
 	Path string `json:"path" fact:"own"`
-	// Exists is false if the path does not exist. In that case the sizes are the ones of the path's
+	// Exists is false if the path does not exist. In that case the sizes belong to the path's
 	// nearest existing parent.
 	Exists     bool   `json:"exists"`
 	Writable   bool   `json:"writable"`

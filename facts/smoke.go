@@ -109,7 +109,7 @@ type SmokeTrial struct {
 	// Passed reports whether all ranks of all nodes got the correct sum.
 	Passed bool `json:"passed"`
 	// Seconds is the duration of the trial. Rate is the data that passed over each rank's link in
-	// the timed rounds, 2(n-1)/n of the reduced data, as measured by the slowest rank of this node.
+	// the timed rounds, 2(n-1)/n of the reduced data. The slowest rank of this node measures it.
 	// Rate is 0 if the trial failed.
 	Seconds float64 `json:"seconds" unit:"s"`
 	Rate    float64 `json:"rate" unit:"bit/s"`

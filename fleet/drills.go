@@ -92,9 +92,9 @@ const (
 	checkRehearsal = "launcher-ready"
 )
 
-// meshPhase has a constant because throughput may be the first drill to plan the addresses. The
-// phases with 2 are second attempts for launches whose ranks use unreliable addresses. These
-// attempts use the addresses that lead to the peers.
+// meshPhase has a name because throughput may be the first drill to plan the addresses. The phases
+// with 2 are second attempts for launches whose ranks use unreliable addresses. These attempts use
+// the addresses that lead to the peers.
 const (
 	meshPhase       Phase = "mesh"
 	meshAgain       Phase = "mesh 2"
@@ -202,8 +202,8 @@ func (r *run) switchedOff(d Drill) (why string) {
 	return why
 }
 
-// each runs all members' parts of a phase at the same time. Every part has the time limit limit,
-// and each emits progress events.
+// each runs all members' parts of a phase at the same time, each within limit, and emits progress
+// events.
 func (r *run) each(ctx context.Context, phase Phase, who members, limit time.Duration, work func(context.Context, *member) error) {
 	if len(who) > 0 {
 		r.emit(Event{Phase: phase, Step: Began, Nodes: len(who)})

@@ -131,8 +131,8 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	return ""
 }
 
-// listenAt makes a member listen, until ctx ends, at those of its places that others may call.
-// bound maps an address to the interface on which connections must arrive.
+// listenAt makes a member listen, until ctx ends, at the places where others may call it. bound
+// maps an address to the interface on which connections must arrive.
 func (r *run) listenAt(ctx context.Context, m *member, places []*place, bound map[string]string) {
 	listen := mesh.Listen{Token: r.token, Node: m.Name, Bound: bound}
 	for _, at := range places {

@@ -11,8 +11,8 @@ import (
 
 // lookups returns which names of a hostfile with n names the i-th node looks up. In a small fleet
 // these are all names. In a large fleet they are the first name (the master), the names of the
-// node's neighbours, and a share of other names that are as far apart as possible. Every name is
-// looked up by the same number of nodes, which are spread over the fleet.
+// node's neighbours, and a share of other names. The names in the share are as far apart as
+// possible. Every name is looked up by the same number of nodes, which are spread over the fleet.
 func lookups(n, i, share int) (places []int) {
 	if n <= max(facts.FullMesh, share) {
 		for at := range n {

@@ -242,8 +242,8 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 
 // meetAt returns the address at which the ranks find rank 0. It returns the first of these that
 // exists: the address on the rail under test, the address of rank 0's node that leads to its peers,
-// the address by which preflight reached that node, or its name. On a single node it returns the
-// loopback address. Without an address torch would make each rank use its own loopback.
+// the address by which preflight reached that node, or the node's name. On a single node it returns
+// the loopback address. Without an address torch would make each rank use its own loopback.
 func (s *smokeTest) meetAt(who members) string {
 	if len(who) == 1 {
 		return "127.0.0.1"

@@ -27,7 +27,7 @@ func (o *pickled) field(name string) any {
 	return nil
 }
 
-// mark is on the stack where the items of a list, set or mapping start.
+// mark stands on the stack where the items of a list, set or mapping start.
 type mark struct{}
 
 // mostItems limits the size of the stack and of the memo.

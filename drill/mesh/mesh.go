@@ -91,9 +91,9 @@ type Peer struct {
 type Calls struct {
 	Token string `json:"token"` // token that all nodes of a run share
 	Node  string `json:"node"`  // the caller's own name
-	// Peers lists the nodes to call. The calls start at the caller's own position in the list, so
-	// that callers with the same list do not call the same node at the same time. The list includes
-	// the caller itself, which shows problems with NAT and hairpinning.
+	// Peers lists the nodes to call. The calls start at the caller's own position in the list. So
+	// callers with the same list do not call the same node at the same time. The list includes the
+	// caller itself, which shows problems with NAT and hairpinning.
 	Peers []Peer `json:"peers"`
 	// AllPorts makes the node call every port of every peer. Without AllPorts, each call uses one
 	// port, which depends on the positions of caller and peer in the list. If all callers have the

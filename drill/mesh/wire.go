@@ -71,13 +71,12 @@ var (
 	errStranger = errors.New("another program answers there")
 	// errHungUp means that the connection ended in the middle of a call.
 	errHungUp = errors.New("the connection was closed before the call ended")
-	// decode reads a message of one of the kinds from the start of b, and returns the bytes after
-	// the message. It returns errShort only if more bytes can still complete the message.
+	// errShort means that only the beginning of a message has arrived.
 	errShort = errors.New("the message is not complete")
 )
 
-// decode reads a message of one of the kinds from the start of b, and returns what follows it. It
-// returns errShort only for text that can still become a message.
+// decode reads a message of one of the kinds from the start of b, and returns the bytes after the
+// message. It returns errShort only if more bytes can still complete the message.
 func decode(b []byte, k key, kinds ...byte) (m message, rest []byte, err error) {
 	if len(b) == 0 {
 		return m, nil, errShort

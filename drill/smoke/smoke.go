@@ -6,9 +6,9 @@
 // needs neither a clock nor a network.
 //
 // A library may hang, crash or return wrong results. So a rank announces each call before it makes
-// the call, each result is verified completely, and each process is ended by its parent when its
-// time is over. The package changes no clock and no mode of any device, does not evaluate results,
-// and leaves no process and no file behind.
+// the call, and each result is verified completely. The parent ends each process when its time is
+// over. The package changes no clock and no mode of any device, does not evaluate results, and
+// leaves no process and no file behind.
 package smoke
 
 import (

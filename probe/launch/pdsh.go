@@ -93,10 +93,10 @@ func ownerOf(path string) uint32 {
 	return info.Sys().(*syscall.Stat_t).Uid
 }
 
-// insecureDirs returns those of the directories from dir up to the root that pdsh refuses. The rule
-// is in src/pdsh/mod.c (2.34), _dir_permission_error. A directory must be owned by root, by the
-// caller or by pdsh's owner, and may be world-writable only with the sticky bit. pdsh applies the
-// same rule to single modules, and loads the other modules.
+// insecureDirs returns the directories that pdsh refuses among dir and its parents. The rule is in
+// src/pdsh/mod.c (2.34), _dir_permission_error. A directory must be owned by root, by the caller or
+// by pdsh's owner, and may be world-writable only with the sticky bit. pdsh applies the same rule
+// to single modules, and loads the other modules.
 func insecureDirs(dir string, pdshOwner uint32) []string {
 	var insecure []string
 	if real, err := filepath.EvalSymlinks(dir); err == nil {

@@ -125,9 +125,9 @@ func nearestExisting(path string) (dir, inTheWay string, err error) {
 	}
 }
 
-// Sizes returns the size of a file system in bytes, the bytes that this user may still write, and
-// the number of files that this user may still create. A file system that creates inodes as needed
-// (btrfs, tmpfs with nr_inodes=0) reports 0 of 0 free, which means no limit.
+// Sizes returns three numbers: the size of a file system in bytes, the bytes that this user may
+// still write, and the files that this user may still create. A file system that creates inodes as
+// needed (btrfs, tmpfs with nr_inodes=0) reports 0 of 0 free, which means no limit.
 func Sizes(s *unix.Statfs_t) (total, free, inodes int64) {
 	block := uint64(cmp.Or(s.Frsize, s.Bsize))
 	inodes = math.MaxInt64

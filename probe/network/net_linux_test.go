@@ -165,7 +165,7 @@ func TestListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []facts.Listener{
-		{Address: "0.0.0.0", Port: 22, UID: 0}, // no process was searched for this port
+		{Address: "0.0.0.0", Port: 22, UID: 0}, // preflight did not search for the process at this port
 		{Address: "::", Port: 8080, UID: 5},
 		{Address: "127.0.0.1", Port: 29500, PID: 31, Command: "python -u train.py", UID: 1000},
 	}

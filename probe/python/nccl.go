@@ -21,7 +21,7 @@ import (
 // ncclName is the name by which torch requests NCCL from the loader.
 const ncclName = "libnccl.so.2"
 
-// isNCCL reports whether a name is that of NCCL or of RCCL, ROCm's replacement for NCCL. RCCL is
+// isNCCL reports whether a name belongs to NCCL or to RCCL, ROCm's replacement for NCCL. RCCL is
 // built as librccl.so.1, and the wheels of pytorch.org rename it (pytorch 2.5,
 // .ci/manywheel/build_common.sh).
 func isNCCL(name string) bool {

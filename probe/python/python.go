@@ -138,7 +138,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	return python, ctx.Err()
 }
 
-// scripts returns the launch's scripts whose names are those of Python files.
+// scripts returns the launch's scripts that have the file name of a Python file.
 func scripts(o machine.Options) (paths []string) {
 	for _, named := range o.Files {
 		if named.Role == facts.RoleScript && strings.HasSuffix(named.Path, ".py") {
