@@ -31,7 +31,7 @@ const (
 type Logins struct {
 	Peers    []string      `json:"peers"`    // names as in the hostfile
 	Port     int           `json:"port"`     // 0 for ssh's own default
-	Deadline time.Duration `json:"deadline"` // for all logins together
+	Deadline time.Duration `json:"deadline"` // time limit for all logins together
 }
 
 // Run makes the node's own ssh log in to every peer, a few at the same time, without any prompt. It

@@ -27,8 +27,8 @@ type Host struct {
 	// Tools lists which of these programs are installed: firewall-cmd, iptables, nft, rsync and
 	// ufw. It is nil if that is unknown.
 	Tools  []string `json:"tools" fact:"volatile"`
-	Uptime float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds
-	Load   *float64 `json:"load" fact:"volatile"`            // average over one minute
+	Uptime float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds since boot
+	Load   *float64 `json:"load" fact:"volatile"`            // load average over one minute
 }
 
 // RunningContainer is a container that an engine runs on this machine. It also says which parts of
@@ -46,8 +46,8 @@ type RunningContainer struct {
 // CPU describes the processors that the kernel and preflight's cgroup provide.
 type CPU struct {
 	Model   string `json:"model"`   // "" if the kernel does not report it
-	Sockets int    `json:"sockets"` // 0 if the kernel does not report it
-	Online  int    `json:"online"`  // logical processors
+	Sockets int    `json:"sockets"` // number of CPU packages; 0 if the kernel does not report it
+	Online  int    `json:"online"`  // number of logical processors that are online
 	Usable  int    `json:"usable"`  // processors in preflight's affinity mask
 	// Quota is the number of processors to which the cgroup limits preflight, nil for no limit.
 	Quota *float64 `json:"quota"`
@@ -63,7 +63,7 @@ type NUMA struct {
 // Clock is the result of comparing the node's wall clock with the launching machine's.
 type Clock struct {
 	Offset      float64 `json:"offset" fact:"volatile" unit:"s"`      // in seconds; positive if the node's clock is ahead
-	Uncertainty float64 `json:"uncertainty" fact:"volatile" unit:"s"` // half the round trip
+	Uncertainty float64 `json:"uncertainty" fact:"volatile" unit:"s"` // half of the round-trip time of the comparison
 }
 
 // Limits holds the resource limits of this ssh session. A rank started by pdsh gets the same
@@ -77,7 +77,7 @@ type Limits struct {
 	NProc       Limit `json:"nproc"`
 	Stack       Limit `json:"stack" unit:"bytes"` // bytes
 	Core        Limit `json:"core" unit:"bytes"`  // bytes
-	FileMax     int64 `json:"file_max"`           // fs.file-max
+	FileMax     int64 `json:"file_max"`           // value of fs.file-max
 	// PIDsMax is the cgroup's limit on the number of processes and threads, nil for no limit.
 	PIDsMax *int64 `json:"pids_max"`
 }
@@ -97,9 +97,9 @@ type Memory struct {
 	// sets no limit.
 	CgroupLimit *int64 `json:"cgroup_limit" unit:"bytes"`
 	CgroupUsed  *int64 `json:"cgroup_used" fact:"volatile" unit:"bytes"`
-	HugePages   int64  `json:"huge_pages" unit:"bytes"` // reserved, in bytes
+	HugePages   int64  `json:"huge_pages" unit:"bytes"` // memory reserved for huge pages, in bytes
 	THP         string `json:"thp"`                     // always, madvise or never; "" if the kernel has no transparent huge pages
-	Overcommit  int    `json:"overcommit"`              // vm.overcommit_memory
+	Overcommit  int    `json:"overcommit"`              // value of vm.overcommit_memory
 }
 
 // Disk describes the space in the directories to which a launch writes.

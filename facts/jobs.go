@@ -34,7 +34,7 @@ type JobProcess struct {
 	Launcher int     `json:"launcher,omitempty"`
 	Script   string  `json:"script,omitempty"` // file or module that the ranks train with, without its arguments
 	User     string  `json:"user"`
-	State    string  `json:"state"` // the kernel's letter: R, S, D, T, Z
+	State    string  `json:"state"` // the kernel's letter for the process state: R, S, D, T, Z
 	Age      float64 `json:"age" unit:"s"`
 	// Busy reports whether, at this moment, a thread or a child of the process computes or reads
 	// from a disk.
@@ -90,11 +90,11 @@ type Meeting struct {
 	NodeRank  *int   `json:"node_rank,omitempty"`
 	World     int    `json:"world,omitempty"`
 	Local     int    `json:"local,omitempty"` // number of ranks on the process's node
-	Nodes     string `json:"nodes,omitempty"` // torchrun's --nnodes
+	Nodes     string `json:"nodes,omitempty"` // value of torchrun's --nnodes
 	Address   string `json:"address,omitempty"`
 	Port      int    `json:"port,omitempty"`
 	RunID     string `json:"run_id,omitempty"`
-	Backend   string `json:"backend,omitempty"` // torchrun's --rdzv_backend
+	Backend   string `json:"backend,omitempty"` // value of torchrun's --rdzv_backend
 	// Restarts is how often torchrun has restarted the ranks of the process's node.
 	Restarts int `json:"restarts,omitempty"`
 }

@@ -113,7 +113,7 @@ type ModelNamed struct {
 // the datasets library contains.
 type Model struct {
 	ModelNamed
-	Cache string `json:"cache" fact:"own"` // the directory that was searched
+	Cache string `json:"cache" fact:"own"` // the cache directory that was searched
 	// Local reports whether the working directory contains a directory of this name. That directory
 	// is used and the cache is not.
 	Local bool `json:"local"`
@@ -128,7 +128,7 @@ type Model struct {
 
 // Daemon is the launcher's program that starts the ranks of a node.
 type Daemon struct {
-	Asked string `json:"asked"` // a name to look up in PATH, or a path
+	Asked string `json:"asked"` // the requested program: a name to look up in PATH, or a path
 	Path  string `json:"path"`  // the path of the program, "" if not found
 	// Unloadable is the loader's message if the loader cannot load the program's libraries,
 	// otherwise "".
@@ -281,6 +281,6 @@ type RehearsalNode struct {
 	// Ranks lists the node ranks that answered under this name. If all is well, it contains only
 	// the node's own rank. It is empty if the node did not answer.
 	Ranks  []int    `json:"ranks"`
-	Noise  []string `json:"noise,omitempty"`  // other lines on standard output
+	Noise  []string `json:"noise,omitempty"`  // lines on standard output other than the echo
 	Errors []string `json:"errors,omitempty"` // lines on standard error that name the node
 }

@@ -104,7 +104,7 @@ type NeighbourTable struct {
 type Interface struct {
 	Name     string `json:"name"`
 	Index    int    `json:"index" fact:"own" lasting:"no"`
-	Up       bool   `json:"up"`      // IFF_UP
+	Up       bool   `json:"up"`      // the flag IFF_UP is set
 	Running  bool   `json:"running"` // IFF_RUNNING: the interface has a carrier
 	Loopback bool   `json:"loopback"`
 	MTU      int    `json:"mtu"`
@@ -122,7 +122,7 @@ type Interface struct {
 
 // Route says how packets to one address leave this node.
 type Route struct {
-	Name      string `json:"name"` // the name in the hostfile
+	Name      string `json:"name"` // the node's name in the hostfile
 	To        string `json:"to"`   // the name's first address on the launching machine
 	Interface string `json:"interface,omitempty"`
 	Source    string `json:"source,omitempty"`

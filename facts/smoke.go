@@ -104,7 +104,7 @@ type SmokeTrial struct {
 	Nodes int      `json:"nodes"`
 	With  []string `json:"with,omitempty"`
 	Ranks int      `json:"ranks"` // number of ranks of all nodes together
-	// Rail is the only port or interface of this node that a SmokeRail trial used.
+	// Rail is the only port or interface of this node that a trial of stage SmokeRail used.
 	Rail string `json:"rail,omitempty"`
 	// Passed reports whether all ranks of all nodes got the correct sum.
 	Passed bool `json:"passed"`

@@ -53,7 +53,7 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 			m.miss(d.Section, "could not read whether the node resolves %s, the name that mpirun gives it to call back", back.Name)
 			return nil
 		}
-		turn := m.position % len(ports) // if the members do not call all ports, each port still gets called by some of them
+		turn := m.position % len(ports) // even if the members do not call all ports, each port is called by some member
 		calls := mesh.Calls{Token: r.token, Node: m.Name, AllPorts: len(r.members) <= allPorts, Deadline: d.Limit}
 		for _, address := range to {
 			calls.Peers = append(calls.Peers, mesh.Peer{Name: r.fleet.Head.Name, Address: address, Ports: slices.Concat(ports[turn:], ports[:turn])})

@@ -49,7 +49,7 @@ const slowDriver = 11 * time.Second
 // answers holds methods, by name, that replace those of a real agent.
 type answers map[string]remote.Method
 
-// tells returns a method that reports only these facts when the node is probed.
+// tells returns a method that reports only the facts in seen when the node is probed.
 func tells(seen facts.Facts) remote.Method {
 	return func(_ context.Context, params json.RawMessage, reply remote.Reply) error {
 		var asked agent.Probing

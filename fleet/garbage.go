@@ -17,7 +17,7 @@ import (
 // after a fixed share of growth.
 const (
 	heapOfRun    = 20 << 20 // bytes
-	heapOfNode   = 72 << 10 // bytes: its connection takes half of that, its facts a quarter
+	heapOfNode   = 72 << 10 // bytes; the node's connection takes half of them, its facts a quarter
 	leastGarbage = 20       // percent of the memory that a collection scans
 	leastThrough = 4 << 20  // bytes; the Go runtime assumes at least this much
 )

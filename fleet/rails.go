@@ -139,6 +139,6 @@ func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to fun
 		calls.Interface, calls.From = c.own.Interface, c.own.Address
 	}
 	seen, err := c.callFrom(ctx, hostsys.BeginWait(), c.caller, c.own.place, calls)
-	seen.Counters = nil // the mesh's counters cover all interfaces
+	seen.Counters = nil // the counters of the mesh already cover all interfaces
 	return seen, err
 }

@@ -198,7 +198,7 @@ func TestSampleBlamesAsTheFullMesh(t *testing.T) {
 	}
 }
 
-// verdict returns what the failed calls are blamed on.
+// verdict returns, as text, what proof.Suspects blames for the failed calls.
 func verdict(names []string, callees [][]int, fails func(from, to int) bool) (words []string) {
 	var attempts []proof.Attempt
 	for i, called := range callees {

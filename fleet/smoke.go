@@ -22,7 +22,7 @@ import (
 // Smoke holds the settings of a run's smoke test.
 type Smoke struct {
 	Engine string        // an engine of package smoke; "" selects an engine that all nodes have
-	Time   time.Duration // for the whole test; 0 for no test
+	Time   time.Duration // time limit for the whole test; 0 for no test
 }
 
 func (r *run) noSmoke() string {

@@ -199,7 +199,7 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 	outcomes, meet := make([]smoke.Outcome, len(who)), smoke.Order{Do: smoke.DoMeet, Seconds: limit.Seconds() / 2, Size: size, Meet: s.meetAt(who)}
 	outcomes[0], _ = s.ask(who[0], map[int]smoke.Order{first: meet}, limit/2)
 	if place, ok := outcomes[0].Done[first]; ok {
-		left := max(limit-time.Since(began), limit/2) // on a busy machine, connecting takes longer than planned
+		left := max(limit-time.Since(began), limit/2) // on a busy machine, connecting may take longer than planned
 		var all sync.WaitGroup
 		next := 0
 		for i, m := range who {

@@ -167,7 +167,7 @@ func (s *Server) carryOut(r request) ([]byte, error) {
 		return nil, nil
 	case queryGet:
 		value, found := s.store.get(r.keys[0])
-		if !found && s.generation != facts.GenerationPings { // libuv's server returns an empty value
+		if !found && s.generation != facts.GenerationPings { // libuv's server returns an empty value for a missing key
 			return nil, errNoSuchKey
 		}
 		return putString(nil, value), nil

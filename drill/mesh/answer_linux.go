@@ -70,7 +70,7 @@ func (l *Listener) hangUp(c *caller) {
 	delete(l.callers, c.fd)
 }
 
-// attend continues a call as far as its socket allows. It sends nothing to a stranger.
+// attend continues a call until its socket would block. It sends nothing to a stranger.
 func (l *Listener) attend(ctx context.Context, c *caller) {
 	if c.served {
 		l.hangUp(c)
@@ -96,7 +96,7 @@ func (l *Listener) attend(ctx context.Context, c *caller) {
 		// listener closed the connection, one more packet would be sent.
 		c.served = len(c.unsent) == 0
 	case unix.EAGAIN:
-	default: // the caller will notice what could not be written
+	default: // the caller will notice that it did not receive everything
 		l.hangUp(c)
 	}
 }

@@ -99,7 +99,7 @@ type Calls struct {
 	// port, which depends on the positions of caller and peer in the list. If all callers have the
 	// same list, every port is called.
 	AllPorts bool          `json:"all_ports"`
-	Deadline time.Duration `json:"deadline"` // for all calls together
+	Deadline time.Duration `json:"deadline"` // time limit for all calls together
 	// Interface is the only interface for the calls, and From is their source address; RoCE
 	// adapters send in this way. If both are "", the kernel chooses, as it does for sockets.
 	Interface string `json:"interface,omitempty"`

@@ -187,7 +187,7 @@ func (m *member) end() {
 // time.
 type Orders struct {
 	Token string        `json:"token"`
-	Of    map[int]Order `json:"of"` // by local rank
+	Of    map[int]Order `json:"of"` // orders by local rank
 	// Env lists variables with which these ranks must have been loaded, in addition to the crew's.
 	// A rank without them is loaded again, because NCCL reads them only once (2.30.7,
 	// src/transport/net_ib/init.cc, net_socket.cc).

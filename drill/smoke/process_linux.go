@@ -18,9 +18,9 @@ import (
 type segments map[string]uint64
 
 // made lists the name prefixes of the files that a rank's libraries create there and leave behind
-// if the rank is killed. They are NCCL's (src/misc/shmutils.cc), torch's (libtorch_cpu.so, 2.9.1),
-// CUDA's (sglang's pull request 33929), and those of LLVM's OpenMP
-// (/dev/shm/__KMP_REGISTERED_LIB_PID_UID), which treats _exit as a kill too.
+// if the rank is killed. The libraries are NCCL (src/misc/shmutils.cc), torch (libtorch_cpu.so,
+// 2.9.1), CUDA (sglang's pull request 33929), and LLVM's OpenMP
+// (/dev/shm/__KMP_REGISTERED_LIB_PID_UID). OpenMP also leaves its file behind after _exit.
 var made = []string{"nccl-", "torch_", "__KMP_REGISTERED_LIB_", "cuda.shm."}
 
 // shared returns the files in the directory that belong to preflight's user and that a rank may

@@ -283,7 +283,8 @@ func (r *rank) broke(result C.ncclResult_t) {
 	r.failure = &facts.SmokeFailure{Kind: facts.SmokeError, Call: r.words.call, Message: C.GoString(C.ncclGetErrorString(result)) + r.lastError()}
 }
 
-// lastError returns NCCL's own text about its last error, in a form to append to a message.
+// lastError returns NCCL's own text about its last error, in a form that can be appended to a
+// message.
 func (r *rank) lastError() string {
 	if C.found_ncclGetLastError == nil {
 		return ""
