@@ -24,7 +24,7 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// pages are the templates of the generated pages in docs/ and of a draft policy.
+// pages holds the templates for the generated pages in docs/ and for a draft policy.
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"capital": func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
 	"cell":    cell,
@@ -137,8 +137,8 @@ func MessagesMarkdown(w io.Writer, c *explain.Catalogue) error {
 	return pages.ExecuteTemplate(w, "from-error.md.tmpl", index)
 }
 
-// meaning returns what a message means, and what it means next to certain other messages. Of those,
-// meaning shows one example each.
+// meaning returns what a message means alone, and what it means if the logs also contain certain
+// other messages. meaning shows one example of each of the other messages.
 func meaning(s *explain.Signature, examples map[string]string) string {
 	var text string
 	switch {
@@ -205,7 +205,7 @@ func statedAs(d facts.Description) string {
 	return "number"
 }
 
-// FactNames lists the facts that a policy can state, with the kind of value of each.
+// FactNames lists the facts that a policy can state, and which values each fact can have.
 func FactNames(w io.Writer, all []facts.Description, style Style) error {
 	p := &page{style: style}
 	rows := [][]string{{"fact", "value"}}
@@ -247,8 +247,8 @@ func KnownBad(w io.Writer, entries []checks.KnownBad, style Style) error {
 	return p.writeTo(w)
 }
 
-// PolicyDraft writes a first policy for a team. Text of nodes is quoted so that YAML reads it back
-// unchanged, and it cannot end a comment.
+// PolicyDraft writes a first policy for a team. PolicyDraft quotes the nodes' text so that YAML
+// reads it back unchanged. The quoted text cannot end a comment.
 func PolicyDraft(w io.Writer, nodes []string, drafts []agreement.Draft) error {
 	return pages.ExecuteTemplate(w, "policy.yaml.tmpl", struct {
 		Nodes  []string

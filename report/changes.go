@@ -15,17 +15,17 @@ import (
 	"preflight/internal/text"
 )
 
-// Row is one change and the nodes on which it happened. Fact is "" for a change of the node itself.
-// Before and After are formatted for a person.
+// Row is one change and the nodes on which the fact changed. Fact is "" if the node itself came or
+// went, or is newly or no longer reached. Before and After are formatted for a person.
 type Row struct {
 	Nodes               []string
 	Fact, Before, After string
-	Verdict             checks.Verdict // "" if no check judges it
+	Verdict             checks.Verdict // "" if no check covers the fact
 	Cause               string         // the check that finds what caused the change, "" for none
 }
 
-// Rows folds the changes of each node, unless all is set, and then joins rows that several nodes
-// share.
+// Rows returns the changes as rows. Unless all is set, Rows first folds the changes of each node.
+// Then it joins the rows that several nodes share.
 func (c Changed) Rows(all bool) []Row { return folded(rowsOf(c.Changes, all)) }
 
 // rowsOf returns the rows of single nodes, one node after the other.
@@ -66,16 +66,16 @@ func folded(each []Row) (rows []Row) {
 // HasChanges reports whether a finding lists changes since a baseline.
 func HasChanges(f checks.Finding) bool { return len(f.Changes) > 0 }
 
-// Drift is all findings about changes since a baseline, as one. Its verdict is the gravest of those
-// findings that have no cause in another finding.
+// Drift combines all findings about changes since a baseline. The verdict is the gravest one among
+// the findings that no other finding causes.
 type Drift struct {
 	checks.Finding
 	Parts []checks.Finding
-	Rows  []Row // the gravest first, as a diff of two runs has them; folded unless all are requested
+	Rows  []Row // the rows, the gravest first; folded unless all rows are requested
 }
 
-// Drift returns the changes since the baseline and the index of the first finding about them, -1
-// for none. A row names the check of another finding if that finding explains the change.
+// Drift returns the changes since the baseline and the index of the first finding about changes, -1
+// if there is none. A row names the check of another finding if that finding explains the change.
 func (w Words) Drift(all bool) (d Drift, at int) {
 	at = slices.IndexFunc(w.report.Findings, HasChanges)
 	if at < 0 {
@@ -101,7 +101,7 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 		mine := func(c checks.Change) bool { return !elsewhere(c) }
 		if own := Steps(f); slices.ContainsFunc(f.Changes, mine) {
 			steps, d.Notes = append(steps, own...), union(d.Notes, f.Notes)
-		} else { // the cause shows its own fix; only the last command, which accepts the change, is needed here
+		} else { // the finding that causes the change shows the fix; here only the last command, which accepts the change, is needed
 			steps = append(steps, own[max(0, len(own)-1):]...)
 		}
 	}
@@ -111,13 +111,13 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 	})
 	slices.Reverse(steps)
 	steps = union(nil, steps)
-	slices.Reverse(steps) // of equal commands the last one stays
+	slices.Reverse(steps) // keep the last of several equal commands
 	setSteps(&d.Finding, steps)
 	d.Summary = text.Plural(len(d.Rows), "change") + " since the baseline"
 	return d, at
 }
 
-// drift writes the block of the changes since the baseline, with a table.
+// drift writes the block about the changes since the baseline, with a table.
 func (p *page) drift(one Problem) {
 	p.heading(one.Mark, one.Verdict, one.Check+"  "+one.Summary)
 	shown := one.Changes
@@ -141,7 +141,8 @@ func (w Words) place(r Row) int {
 	return at
 }
 
-// MostChanges is how many rows a table has at most unless all are requested: about a page.
+// MostChanges is the largest number of rows of a table, about a page, unless all rows are
+// requested.
 const MostChanges = 30
 
 // driftRows returns the rows of one finding, each with its verdict.
@@ -172,12 +173,12 @@ func (w Words) driftRows(f checks.Finding, all bool) (rows []Row) {
 	return rows
 }
 
-// leastValue is the least number of characters to which a value is cut so that a table fits the
-// page.
+// leastValue is the number of characters that a value keeps at least when a table is cut to the
+// width of the page.
 const leastValue = 12
 
-// ChangeTable returns a table with one row for each change. It has a column of verdicts and one of
-// causes only if a row has one.
+// ChangeTable returns a table with one row for each change. The table has a column for verdicts
+// only if a row has a verdict, and a column for causes only if a row has a cause.
 func (w Words) ChangeTable(rows []Row) (header []string, cells [][]string) {
 	header = []string{"nodes", "fact", "before", "after"}
 	weighed := slices.ContainsFunc(rows, func(r Row) bool { return r.Verdict != "" })
@@ -196,8 +197,8 @@ func (w Words) ChangeTable(rows []Row) (header []string, cells [][]string) {
 	})
 }
 
-// changes draws that table and cuts values to the space that is left. If there is too little space,
-// a row takes two lines.
+// changes draws the table of changes and cuts the values to the available width. If the page is too
+// narrow for that, each row takes two lines.
 func (p *page) changes(rows []Row) {
 	header, cells := p.ChangeTable(rows)
 	before := slices.Index(header, "before")

@@ -24,14 +24,16 @@ import (
 )
 
 const (
-	// MostDifferences is how many differing facts are shown unless all are requested.
+	// MostDifferences is the maximum number of differing facts that are shown, unless all are
+	// requested.
 	MostDifferences = 12
-	// longestValue is how many characters of a value are shown unless all is requested.
+	// longestValue is the maximum number of characters of a value that are shown, unless the whole
+	// value is requested.
 	longestValue = 48
 )
 
 // differences writes the facts on which the nodes differ and that no problem explains. In verbose
-// mode it folds none of them, and counts the explained ones.
+// mode it does not fold the facts, and it counts the facts that a problem explains.
 func (p *page) differences() {
 	diffs := p.Unshown()
 	if p.style.Verbose {
@@ -55,8 +57,9 @@ func (p *page) differences() {
 	}
 }
 
-// DifferenceTable returns a row for each fact: the value that most nodes have, and the other
-// values. If the fleet has two nodes, each has its own column. With whole, no value is cut.
+// DifferenceTable returns a row for each fact, with the value that most nodes have and the other
+// values. If the fleet has two nodes, each node has its own column. If whole is true, no value is
+// cut.
 func (w Words) DifferenceTable(diffs []checks.FactDiff, whole bool) (header []string, rows [][]string) {
 	if w.fleet != 2 || slices.ContainsFunc(diffs, func(d checks.FactDiff) bool { return len(d.Groups) != 2 }) {
 		return differenceHeader, text.Map(diffs, func(d checks.FactDiff) []string {
@@ -86,8 +89,8 @@ func (w Words) Unshown() []checks.FactDiff {
 	})
 }
 
-// foldRenamed makes one row of an interface that has another name on some nodes. It recognizes the
-// interface by the networks of its addresses, because MAC addresses differ anyway.
+// foldRenamed combines the rows of an interface that has another name on some nodes. It recognizes
+// the interface by the networks of its addresses, because MAC addresses differ on every node.
 func (w Words) foldRenamed(diffs []checks.FactDiff) []checks.FactDiff {
 	isEntry := func(d checks.FactDiff) bool {
 		return strings.HasPrefix(d.Fact, interfacePath) && oneValueOrNone(d)
@@ -96,8 +99,8 @@ func (w Words) foldRenamed(diffs []checks.FactDiff) []checks.FactDiff {
 		return diffs
 	}
 	networks := w.networks()
-	// where returns the networks of an interface, the nodes that have it and those that lack it. A
-	// renamed interface and the usual one have these in common.
+	// where returns the networks of an interface, the nodes that have the interface and the nodes
+	// that lack it. A renamed interface and the usual interface have the same networks and nodes.
 	where := func(d checks.FactDiff) string {
 		of := networks[strings.TrimPrefix(d.Fact, interfacePath)]
 		if !isEntry(d) || of == nil {
@@ -154,7 +157,7 @@ func (w Words) networks() map[string][]string {
 	return of
 }
 
-// isCovered reports whether a fact differs only on nodes for which findings cover it.
+// isCovered reports whether a fact differs only on nodes for which findings cover the fact.
 func (w Words) isCovered(d checks.FactDiff) bool {
 	covered := map[string]bool{}
 	for _, f := range w.allFindings() {
@@ -171,9 +174,9 @@ func (w Words) isCovered(d checks.FactDiff) bool {
 	return len(covered) > 0 && (first < 0 || !slices.ContainsFunc(d.Groups[first+1:], open))
 }
 
-// shows reports whether a finding is about a fact, or already shows its odd value. It shows the
-// value if "got" contains that value, or the name of an entry that only some nodes have; the
-// finding must name an odd node or all nodes of the largest group, and its check must read the
+// shows reports whether a finding is about a fact, or already shows its odd value. A finding shows
+// the value if "got" contains the value, or the name of an entry that only some nodes have. The
+// finding must also name an odd node or all nodes of the largest group, and its check must read the
 // section of the fact.
 func shows(f checks.Finding, d checks.FactDiff) bool {
 	if f.Fact == d.Fact || slices.Contains(f.Facts, d.Fact) {
@@ -226,8 +229,8 @@ func cutValue(fact string, g, other checks.FactGroup, whole bool) string {
 	return value
 }
 
-// table draws rows under a header, with two blanks between columns. If the page is too narrow, it
-// stacks the cells of a row and begins each with its label, if there are labels.
+// table draws rows under a header, with two spaces between columns. If the page is too narrow,
+// table stacks the cells of a row. If there are labels, each stacked cell begins with its label.
 func (p *page) table(header, labels []string, rows [][]string) string {
 	t := table.New().Headers(header...).Rows(rows...).
 		Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
@@ -270,8 +273,8 @@ func (p *page) stacked(labels []string, rows [][]string) string {
 	return strings.Join(out, "\n")
 }
 
-// Changed is the differences between two runs as JSON has them: one entry for each fact of each
-// node, not folded, and one entry for each section of a node that only one of the runs has.
+// Changed holds the differences between two runs for JSON. It has one entry for each fact of each
+// node, not folded, and one entry for each section of a node that only one run has.
 type Changed struct {
 	Schema      int                     `json:"schema"`
 	Changes     []checks.Change         `json:"changes"`
@@ -303,13 +306,14 @@ func ChangesText(w io.Writer, c Changed, style Style) error {
 	return p.writeTo(w)
 }
 
-// Unseen is what could not be compared on some nodes for one reason.
+// Unseen holds the sections that could not be compared on some nodes, and the reason.
 type Unseen struct {
 	Nodes     []string
 	What, Why string
 }
 
-// Unseen joins the sections of each node, and then the nodes that share all of them.
+// Unseen returns what could not be compared. It joins the sections of each node, and then the nodes
+// that have the same sections.
 func (c Changed) Unseen() (all []Unseen) {
 	reason := func(n agreement.NotCompared) [2]string {
 		if n.Section == "" {
@@ -332,17 +336,17 @@ func (c Changed) Unseen() (all []Unseen) {
 	return all
 }
 
-// Folded folds differences for a person: the facts of a list entry become one row, and so do
-// sibling entries that differ in the same way.
+// Folded folds differences for a person: the facts of a list entry become one row, and sibling
+// entries that differ in the same way become one row.
 func Folded(diffs []checks.FactDiff) []checks.FactDiff {
 	return compare.FoldSiblings(foldEntries(diffs))
 }
 
-// foldEntries makes one row of all facts of a list entry that only some nodes have: an extra
-// interface is one difference and not one for each field. If an entry has only a name and one
-// value, such as a variable, that value is the row.
+// foldEntries combines all facts of a list entry that only some nodes have into one row. An extra
+// interface is one difference, not one for each field. If an entry has only a name and one value,
+// as a variable has, the row shows the value.
 func foldEntries(diffs []checks.FactDiff) []checks.FactDiff {
-	facts := map[string]int{} // entry and the nodes that have it → number of facts
+	facts := map[string]int{} // the number of facts, by entry and the nodes that have the entry
 	for _, d := range diffs {
 		if entry := entryNamedBy(d); entry != "" {
 			facts[entryKey(entry, d)] = 0
@@ -369,9 +373,9 @@ func foldEntries(diffs []checks.FactDiff) []checks.FactDiff {
 	return folded
 }
 
-// entryNamedBy returns the list entry of which the fact is the name, and "" for any other fact:
-// net.interfaces.docker0.name is "docker0", so net.interfaces.docker0 is an entry. The name may
-// contain dots.
+// entryNamedBy returns the list entry whose name the fact is, and "" for any other fact. For
+// example, net.interfaces.docker0.name is "docker0", so net.interfaces.docker0 is an entry. The
+// name may contain dots.
 func entryNamedBy(d checks.FactDiff) string {
 	dot := strings.LastIndexByte(d.Fact, '.')
 	if !oneValueOrNone(d) || dot < 0 {
@@ -386,8 +390,8 @@ func entryNamedBy(d checks.FactDiff) string {
 	return ""
 }
 
-// outermost returns the outermost entry that contains the fact: the device if a device is missing
-// with its ports.
+// outermost returns the outermost entry that contains the fact. If a device is missing together
+// with its ports, outermost returns the device.
 func outermost(d checks.FactDiff, entries map[string]int) string {
 	if !oneValueOrNone(d) {
 		return ""
@@ -411,7 +415,8 @@ func oneValueOrNone(d checks.FactDiff) bool {
 // Absent reports whether the nodes of a group lack the fact.
 func Absent(g checks.FactGroup) bool { return len(g.Value) == 0 || string(g.Value) == "null" }
 
-// entryKey returns a key that differs for facts of one entry that other nodes lack.
+// entryKey returns a key for an entry and the nodes that have it. Facts of one entry that other
+// nodes lack have different keys.
 func entryKey(entry string, d checks.FactDiff) string {
 	var key strings.Builder
 	fmt.Fprintf(&key, "%q", entry)

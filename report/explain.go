@@ -15,18 +15,18 @@ import (
 	"preflight/internal/text"
 )
 
-// Explained is what logs show. With a hostfile it also has the results of the checks that the
-// causes name.
+// Explained holds what the logs show. With a hostfile it also has the results of the checks that
+// the causes name.
 type Explained struct {
 	explain.Report
-	ExitCode int            `json:"exit_code"` // the graver of both: 1 wins over 2
+	ExitCode int            `json:"exit_code"` // the graver of both exit codes; 1 is graver than 2
 	Version  string         `json:"version"`
 	Run      *checks.Report `json:"run,omitempty"`
 }
 
-// Explanation writes for a person what logs show: the root cause with its log lines, its fix and
-// the check that finds it before a launch, then the consequences, which process failed first, what
-// is harmless, and what NCCL used.
+// Explanation writes for a person what logs show. It begins with the root cause, the log lines, the
+// fix, and the check that finds the cause before a launch. Then it lists the consequences, the
+// process that failed first, harmless messages, and what NCCL used.
 func Explanation(w io.Writer, r explain.Report, style Style) error {
 	p := &page{style: style}
 	p.explanationHead(r)
@@ -95,7 +95,7 @@ func (p *page) explanationHead(r explain.Report) {
 	p.line("%s", p.faint(text.Escape(read)))
 }
 
-// shownEmpty is how many empty logs are named.
+// shownEmpty is the maximum number of empty logs that are named.
 const shownEmpty = 4
 
 // unread says how many logs could not be read, or not to their end.
@@ -214,8 +214,8 @@ func (p *page) timeline(deaths []explain.Death) {
 	p.list("first failed", texts...)
 }
 
-// networks prints what NCCL chose, with one line for all nodes that chose the same, and what is
-// unusual about it.
+// networks prints what NCCL chose and what is unusual about that choice. Nodes with the same choice
+// share one line.
 func (p *page) networks(all []explain.Network) {
 	p.remarks("nccl", all, func(n explain.Network) []string {
 		if text := n.String(); text != "" {

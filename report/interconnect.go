@@ -33,7 +33,7 @@ func (p *page) interconnect(r checks.Report) {
 	p.each("between", between)
 }
 
-// each writes one line if a text applies to all nodes, and one line for each group otherwise.
+// each writes one line if a text applies to all nodes, and otherwise one line for each group.
 func (p *page) each(label string, groups []alike) {
 	groups = slices.DeleteFunc(groups, func(g alike) bool { return g.text == "" })
 	var texts []string
@@ -69,8 +69,8 @@ func Transport(t nccl.Transport) string {
 	return text
 }
 
-// inventory returns the GPUs of the fleet, one entry for machines with the same GPUs, and nil if no
-// machine has any.
+// inventory returns the GPUs of the fleet, with one entry for machines with the same GPUs. It
+// returns nil if no machine has a GPU.
 func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 	if !slices.ContainsFunc(nodes, func(n facts.Node) bool { return n.NVML != nil && len(n.NVML.Cards) > 0 }) {
 		return nil

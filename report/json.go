@@ -29,9 +29,9 @@ import (
 // source or a CI runner.
 func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
 
-// jsonGuard escapes characters that encoding/json leaves alone: DEL and the C1 control characters,
-// which terminals take for escape sequences, and commands of CI runners. JSON has them only inside
-// strings. Each call of Write gets whole values.
+// jsonGuard escapes characters that encoding/json leaves alone: DEL, the C1 control characters,
+// which terminals treat as escape sequences, and commands of CI runners. In JSON these occur only
+// inside strings. Each call of Write must get whole values.
 type jsonGuard struct{ to io.Writer }
 
 func (g jsonGuard) Write(text []byte) (int, error) {
@@ -50,13 +50,13 @@ func (g jsonGuard) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// markStart matches a runner command at the start of a text, ##[NAME]. [text.Escape] names the
-// sources.
+// markStart matches a runner command at the start of a text, ##[NAME]. The comment of [text.Escape]
+// names the sources.
 var markStart = regexp.MustCompile(`^##\w*\[`)
 
 // JSON writes a report in schema 1, indented as encoding/json does. It never holds the whole text
-// in memory, because the text of a large fleet is many times larger than the facts. Snapshots are
-// the same file.
+// in memory, because the text of a large fleet is many times larger than the facts. A snapshot has
+// the same format.
 func JSON[Report any](w io.Writer, r Report) error {
 	err := jsonv2.MarshalWrite(jsonGuard{w}, r, jsonv1.DefaultOptionsV1(), jsontext.WithIndent(indent), digits)
 	if err != nil {
@@ -68,16 +68,17 @@ func JSON[Report any](w io.Writer, r Report) error {
 
 const indent = " "
 
-// digits writes numbers that encoding/json read with all their digits.
+// digits writes each json.Number with all the digits that encoding/json has read.
 var digits = jsonv2.WithMarshalers(jsonv2.MarshalToFunc(func(to *jsontext.Encoder, number json.Number) error {
 	return to.WriteValue(jsontext.Value(number))
 }))
 
-// maxText is the largest report that is read, in bytes: several times that of ten thousand nodes
-// with eight GPUs each, which takes 32 KB a node, or more on larger machines.
+// maxText is the size in bytes of the largest report that is read. It is several times the size of
+// a report on ten thousand nodes with eight GPUs each, which takes 32 KB for each node, or more on
+// larger machines.
 const maxText = 1 << 30
 
-// saved is a report in a file. Its nodes also record which facts the file lacks.
+// saved is a report in a file. The nodes also record which facts the file lacks.
 type saved struct {
 	checks.Report
 	Head  *savedNode  `json:"head"`
@@ -114,15 +115,15 @@ func Read(in io.Reader) (checks.Report, error) {
 	for i, node := range file.Nodes {
 		r.Nodes[i] = facts.Node(node)
 	}
-	secret.Within(&r) // as today's agent would send it
+	secret.Within(&r) // remove secrets, as the current agent does before it sends facts
 	if r.Normalized {
 		r.Fleet = agreement.LastingFleet(r.Fleet, r.Launch)
 	}
 	return r, nil
 }
 
-// readText reads a file to its end. If the beginning is no JSON, it reads no further, because some
-// files never end.
+// readText reads a file to its end. If the beginning is not JSON, readText reads no further,
+// because some files never end.
 func readText(in io.Reader) ([]byte, error) {
 	whole := bufio.NewReader(in)
 	beginning, _ := whole.Peek(whole.Size()) // the next read reports any error

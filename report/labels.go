@@ -7,7 +7,8 @@ import (
 	"preflight/checks/fix"
 )
 
-// The labels of a report, the same in every format. Sentences about the launch are in words.go.
+// These are the labels of a report. They are the same in every format. Sentences about the launch
+// are in words.go.
 const (
 	LabelGot      = "got"
 	LabelWant     = "want"
@@ -17,7 +18,7 @@ const (
 	LabelAffects  = "affects"   // the checks that are unknown for that reason
 	LabelCause    = "cause"     // the check that finds what causes a finding
 
-	LabelNotTested = "not tested" // what can end the launch and no check of this run tested
+	LabelNotTested = "not tested" // problems that can end the launch and that no check of this run tested
 	LabelUsable    = "usable now" // the nodes that a launch could use
 
 	labelChecks     = "checks"
@@ -32,10 +33,10 @@ const (
 	headingDerived = "derived from the facts, not tried"
 )
 
-// RoleLabels are the labels of commands by their roles.
+// RoleLabels maps the roles of commands to their labels.
 var RoleLabels = map[fix.Role]string{fix.Look: "look", fix.Fix: "fix", fix.Then: "then", fix.Or: "or"}
 
-// verdicts are the words for verdicts, in capitals so that logs can be searched for them.
+// verdicts maps verdicts to words in capitals, so that logs can be searched for them.
 var verdicts = map[checks.Verdict]string{
 	checks.Fail: "FAIL", checks.Warn: "WARN", checks.Unknown: "UNKNOWN", checks.Pass: "PASS", checks.Skip: "SKIP",
 }
@@ -43,16 +44,16 @@ var verdicts = map[checks.Verdict]string{
 // Word returns a verdict in capitals: "FAIL".
 func Word(v checks.Verdict) string { return verdicts[v] }
 
-// labels are the verdicts of checks without a finding, for lists of their reasons.
+// labels maps the verdicts of checks without a finding to the labels of their reasons.
 var labels = map[checks.Verdict]string{checks.Pass: "passed", checks.Unknown: "unknown", checks.Skip: "skipped"}
 
-// Counted are the verdicts whose checks are counted, in this order.
+// Counted lists the verdicts whose checks are counted, in the order of the output.
 var Counted = []struct {
 	Verdict checks.Verdict
 	Word    string
 }{{checks.Pass, "passed"}, {checks.Fail, "failed"}, {checks.Warn, "warned"}, {checks.Unknown, "unknown"}}
 
-// The columns of the tables.
+// These are the column headers of the tables.
 var (
 	problemHeader    = []string{"", "CHECK", "NODES", "PROBLEM"}
 	differenceHeader = []string{"differs", "most nodes", "others"}

@@ -20,8 +20,8 @@ import (
 	"preflight/launch"
 )
 
-// normalized is a snapshot to keep under version control. Its keys are those of checks.Report, so
-// that checks.Report can read it.
+// normalized is a snapshot to keep under version control. It has the same keys as checks.Report, so
+// that a snapshot can be decoded as a checks.Report.
 type normalized struct {
 	Schema      int                      `json:"schema"`
 	Normalized  bool                     `json:"normalized"`
@@ -44,8 +44,8 @@ type lastingNode struct {
 }
 
 // Normalized writes the facts of a run so that a diff in a review shows real changes only. It
-// writes the facts that last, in the order of their names, and the nodes by name (w2 before w10).
-// Two runs over unchanged nodes give the same bytes. [Read] reads it.
+// leaves out facts that change from run to run. It sorts the other facts by name, and the nodes by
+// name (w2 before w10). Two runs over unchanged nodes give the same bytes. [Read] reads the result.
 func Normalized(w io.Writer, r checks.Report) error {
 	text, err := normalize(r).text()
 	if err != nil {
@@ -80,11 +80,11 @@ func (n normalized) text() ([]byte, error) {
 	return []byte(listsInLines(text.String())), nil
 }
 
-// widestList is how many characters a list of plain values may have on one line.
+// widestList is the maximum number of characters of a list of plain values on one line.
 const widestList = 100
 
-// listsInLines puts each list of plain values in indented JSON on one line if it fits: the topology
-// of eight GPUs takes eight lines in a review instead of eighty.
+// listsInLines puts each list of plain values in indented JSON on one line if it fits. In a review,
+// the topology of eight GPUs then takes eight lines instead of eighty.
 func listsInLines(indented string) string {
 	lines := strings.Split(indented, "\n")
 	var kept []string
@@ -105,9 +105,9 @@ func listsInLines(indented string) string {
 	return strings.Join(kept, "\n")
 }
 
-// plainEnd returns the index of the line that ends the list beginning at another line. It returns 0
-// if no list begins there or the list holds more than plain values. A bracket inside a string
-// always stands before the closing quotation mark.
+// plainEnd returns the index of the line that ends the list that begins at line begin. It returns 0
+// if no list begins at that line or the list holds more than plain values. A bracket inside a
+// string always comes before the closing quotation mark, so it does not end the line.
 func plainEnd(lines []string, begin int) int {
 	if !strings.HasSuffix(lines[begin], "[") {
 		return 0
@@ -143,8 +143,8 @@ func withoutMomentary(reasons map[facts.Section]string) map[facts.Section]string
 }
 
 // Accepted returns a saved run as [Normalized] writes it, updated with some of the changes that a
-// later run shows. If a fact came or went with its parent (torch's version with torch), Accepted
-// takes the parent as a whole.
+// later run shows. If a fact came or went together with its parent, as torch's version does with
+// torch, Accepted takes the whole parent.
 func Accepted(saved []byte, later checks.Report, changes []checks.Change) ([]byte, error) {
 	was, err := Read(bytes.NewReader(saved))
 	if err != nil {
@@ -170,8 +170,8 @@ func Accepted(saved []byte, later checks.Report, changes []checks.Change) ([]byt
 	return before.text()
 }
 
-// leaveOut removes the facts that the file of an older release does not record: a zero would look
-// like a value.
+// leaveOut removes the facts that a file of an older release does not record. A zero would look
+// like a measured value.
 func leaveOut(node *facts.Node, path string, value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -198,8 +198,8 @@ func readNormalized(text []byte) (n normalized, err error) {
 	return n, err
 }
 
-// accept takes one change from a later snapshot. names maps the later name of a node to its name in
-// n.
+// accept takes one change from a later snapshot. names maps each node's name in the later snapshot
+// to the node's name in n.
 func (n *normalized) accept(later normalized, c checks.Change, names map[string]string) {
 	mine, theirs := n.node(names[c.Node]), later.node(c.Node)
 	switch {
@@ -226,11 +226,11 @@ func (n *normalized) node(name string) *lastingNode {
 	return &n.Nodes[i]
 }
 
-// keyed are the lists whose entries have names, by their paths.
+// keyed maps the paths of lists with named entries to the field that holds the name.
 var keyed = facts.Keys()
 
-// acceptFact returns a value updated with one fact from a later value of the same path. It descends
-// as long as both values contain the parent of the fact.
+// acceptFact returns a value updated with one fact from a later value of the same path. acceptFact
+// descends as long as both values contain the parent of the fact.
 func acceptFact(was, is any, path, fact string) any {
 	by := keyed[path]
 	before, after := entries(was, by), entries(is, by)
@@ -263,7 +263,8 @@ func acceptFact(was, is any, path, fact string) any {
 	return was
 }
 
-// entries returns the fields of an object, or the entries of a list keyed by one of their fields.
+// entries returns the fields of an object, or the entries of a list, keyed by the field of the
+// entries that by names.
 func entries(value any, by string) map[string]any {
 	list, isList := value.([]any)
 	if !isList {
@@ -282,8 +283,8 @@ func nameOf(entry any, by string) string {
 	return fmt.Sprint(fields[by])
 }
 
-// withEntry returns a list in which the entry with a name has a value, or is missing if there is
-// false. A new entry goes to its place in the later list.
+// withEntry returns a list in which the entry with a name has a value, or is missing if "there" is
+// false. A new entry gets the same position as in the later list.
 func withEntry(list, order []any, by, name string, value any, there bool) []any {
 	find := func(name string) int {
 		return slices.IndexFunc(list, func(entry any) bool { return nameOf(entry, by) == name })

@@ -19,14 +19,14 @@ import (
 	"preflight/launch/dsconfig"
 )
 
-// Prediction is what a launch will do, as preflight predict prints it. It is schema 1: fields are
-// added, never changed.
+// Prediction is what a launch will do, as preflight predict prints it. Its schema is 1. New
+// releases may add fields but never change them.
 type Prediction struct {
 	Schema      int              `json:"schema"`
 	Version     string           `json:"version"`
 	Program     string           `json:"program"`
-	DeepSpeed   string           `json:"deepspeed"` // the release whose rules apply, "" for the newest
-	Hostfile    string           `json:"hostfile"`  // "" without one
+	DeepSpeed   string           `json:"deepspeed"` // the DeepSpeed release whose rules apply, "" for the newest
+	Hostfile    string           `json:"hostfile"`  // "" without a hostfile
 	Hosts       []hostfile.Host  `json:"hosts"`
 	WorldSize   int              `json:"world_size"` // 0 if unknown
 	Ranks       []launch.Rank    `json:"ranks"`
@@ -40,7 +40,7 @@ type Prediction struct {
 	Arguments   []string         `json:"arguments"`
 	Files       []facts.File     `json:"files"`
 	Config      *dsconfig.Config `json:"config"`
-	Ops         []string         `json:"ops"`     // compiled on first use
+	Ops         []string         `json:"ops"`     // the ops that are compiled on first use
 	Timeout     *float64         `json:"timeout"` // seconds, nil if unknown
 	Env         []facts.Setting  `json:"env"`     // the variables that every rank gets
 	Command     []string         `json:"command"`
@@ -51,7 +51,8 @@ type Prediction struct {
 	prediction launch.Prediction
 }
 
-// MasterAddress is where the ranks will look for rank 0. Value is nil if only a node can tell.
+// MasterAddress is where the ranks will look for rank 0. Value is nil if only a node can determine
+// the address.
 type MasterAddress struct {
 	Rule  string  `json:"rule"`
 	Value *string `json:"value"`
@@ -64,8 +65,8 @@ type Refusal struct {
 	DeepSpeed string `json:"deepspeed"` // DeepSpeed's own message
 }
 
-// NewPrediction converts a prediction for output. head is the launching machine, which has the
-// facts about files.
+// NewPrediction converts a prediction for output. head is the launching machine, whose facts
+// describe the files.
 func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
 	f := Prediction{
 		Schema: 1, Program: p.Program, DeepSpeed: p.DeepSpeed, WorldSize: p.WorldSize(), Ranks: p.Ranks(),
@@ -173,7 +174,7 @@ func (f Prediction) program() string {
 	return strings.TrimSpace(f.Program + " " + f.DeepSpeed)
 }
 
-// started returns how the ranks are started.
+// started returns a text that says how the ranks are started.
 func (f Prediction) started() string {
 	switch {
 	case f.prediction.Torchrun():
@@ -186,8 +187,8 @@ func (f Prediction) started() string {
 	return "over " + f.Launcher
 }
 
-// placement prints which ranks run where, one row for each node. For a large fleet it prints the
-// first and the last nodes, unless all are requested.
+// placement prints which ranks run where, one row for each node. For a large fleet it prints only
+// the first and the last nodes, unless all nodes are requested.
 func (p *page) placement(f Prediction) {
 	const few, shown = 24, 8
 	var rows [][]string
@@ -210,7 +211,8 @@ func (p *page) placement(f Prediction) {
 	p.line("%s", p.table([]string{"node", "ranks", "devices", "local ranks"}, nil, rows))
 }
 
-// spans folds numbers of ranks, as in 0-3,6. It returns "none" for none.
+// spans returns the numbers of ranks in folded form, such as 0-3,6. It returns "none" if there are
+// no ranks.
 func spans(ranks []launch.Rank, number func(launch.Rank) int) string {
 	var numbers []int
 	for _, rank := range ranks {

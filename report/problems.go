@@ -20,7 +20,7 @@ type Step struct {
 	Command string
 }
 
-// Label returns what the step is called: "look", "fix", "then" or "or".
+// Label returns the label of the step: "look", "fix", "then" or "or".
 func (s Step) Label() string { return RoleLabels[s.Role] }
 
 // Steps returns the commands of a finding with their roles. Reports of older releases have no
@@ -36,8 +36,8 @@ func Steps(f checks.Finding) []Step {
 	return steps
 }
 
-// Cure returns the commands that cure a finding when they are pasted in this order: those with the
-// roles fix and then.
+// Cure returns the commands with the roles fix and then. Pasted in this order, they cure the
+// finding.
 func Cure(steps []Step) (commands []string) {
 	for _, step := range steps {
 		if step.Role == fix.Fix || step.Role == fix.Then {
@@ -47,14 +47,14 @@ func Cure(steps []Step) (commands []string) {
 	return commands
 }
 
-// Paste is commands to copy in one piece.
+// Paste holds commands to copy in one piece.
 type Paste struct {
 	Label    string // "look", "fix" or "or"
 	Commands []string
 }
 
-// Pastes groups commands by what is copied in one piece: the lines that cure a finding together,
-// each alternative alone.
+// Pastes groups the commands that are copied in one piece. Commands that cure a finding together
+// form one piece, and each alternative is a separate piece.
 func Pastes(steps []Step) (pastes []Paste) {
 	for i, step := range steps {
 		cures := func(step Step) bool { return step.Role == fix.Fix || step.Role == fix.Then }
@@ -83,21 +83,21 @@ type Problem struct {
 	// Mark links the row and the block: a number for a failure, "!" for a warning, "?" for an
 	// unknown, and "" for a finding that another one causes.
 	Mark string
-	// Index is the index of the finding in the report, for changes that of the first one, and for
-	// an unknown its index in [Words.Unknowns].
+	// Index is the index of the finding in the report. For changes it is the index of the first
+	// finding about changes, and for an unknown the index in [Words.Unknowns].
 	Index   int
-	Changes []Row            // since a baseline, nil for other problems
+	Changes []Row            // changes since a baseline, nil for other problems
 	Checks  []string         // the checks that are unknown, nil for other problems
 	Parts   []checks.Finding // the findings that are joined, nil for a single finding
 }
 
-// wholeLaunch are the checks whose findings concern all ranks, although they name only the node to
-// fix.
+// wholeLaunch lists the checks whose findings concern all ranks, although the findings name only
+// the node to fix.
 var wholeLaunch = []string{"master-address", "master-port-free", "rendezvous"}
 
 // Problems returns the problems in reading order: failures, then unknowns, then warnings. Within
-// each, those that concern the whole launch come first, then nodes that were not reached, then
-// other nodes. With all, changes since a baseline are not folded.
+// each verdict, problems of the whole launch come first, then problems of nodes that were not
+// reached, then those of other nodes. If all is true, changes since a baseline are not folded.
 func (w Words) Problems(all bool) (problems []Problem) {
 	drift, at := w.Drift(all)
 	for i, f := range w.report.Findings {
@@ -130,8 +130,9 @@ func (w Words) Problems(all bool) (problems []Problem) {
 	return problems
 }
 
-// reach returns how far a problem reaches, for sorting: 0 the whole launch, 1 nodes that were not
-// reached, 2 other nodes, 3 changes since a baseline, which follow their causes.
+// reach returns how far a problem reaches, for sorting: 0 for the whole launch, 1 for nodes that
+// were not reached, 2 for other nodes, and 3 for changes since a baseline. Changes come last, after
+// their causes.
 func (w Words) reach(p Problem) int {
 	f := p.Finding
 	missed := func(name string) bool {
@@ -159,11 +160,11 @@ func (p Problem) Name() string {
 	return p.Check
 }
 
-// widestTable is the width of the table in columns if the output is no terminal: its reader can
-// scroll.
+// widestTable is the width of the table in columns if the output is not a terminal, because a
+// reader of a file can scroll.
 const widestTable = 120
 
-// leastProblem is how many characters of a problem the table shows at least, on any page.
+// leastProblem is the minimum number of characters of a problem that the table shows on any page.
 const leastProblem = 24
 
 // problems draws the table with one row for each problem, cut to the width of the page.

@@ -14,8 +14,9 @@ import (
 	"preflight/internal/text"
 )
 
-// SmokeWords describes the smoke test in one sentence: how fast all ranks reduce and which node is
-// slowest, or which nodes and pairs failed. It returns "" if no ranks were started.
+// SmokeWords describes the smoke test in one sentence. The sentence says how fast all ranks reduce
+// and which node is slowest, or which nodes and pairs failed. It returns "" if no ranks were
+// started.
 func SmokeWords(nodes []facts.Node) string {
 	took := Smoked(nodes)
 	if len(took) == 0 {
@@ -67,8 +68,8 @@ func Smoked(nodes []facts.Node) []facts.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node facts.Node) bool { return node.Smoke == nil || node.Smoke.Refused != "" })
 }
 
-// lastOf returns the result of a node's largest trial: that of all ranks, or of the node's own
-// ranks if it took part in no larger one.
+// lastOf returns the result of a node's largest trial: the trial of all ranks, or the trial of the
+// node's own ranks if the node took part in no larger trial.
 func lastOf(node facts.Node) (rate float64, passed bool) {
 	trials := node.Smoke.Trials
 	if len(trials) == 0 {
@@ -100,7 +101,8 @@ func SmokePairs(nodes []facts.Node) (passed, failed []SmokeRate) {
 	return passed, failed
 }
 
-// mostSmoked is how many nodes, and how many pairs, get a line of their own.
+// mostSmoked is the maximum number of nodes that get their own lines, and also the maximum number
+// of pairs.
 const mostSmoked = 24
 
 // smoke prints the smoke test in one sentence. In verbose mode it adds a line for each node, with
@@ -125,7 +127,7 @@ func (p *page) smoke(nodes []facts.Node) {
 	p.smokeRows(pairs)
 }
 
-// smokeRow is a node or a pair. rate is what the rows are sorted by, 0 if it failed.
+// smokeRow is a node or a pair. The rows are sorted by rate, which is 0 if the node or pair failed.
 type smokeRow struct {
 	rate  float64
 	cells []string

@@ -4,9 +4,8 @@
 // for programs. It also has the words that all formats share. Its subpackages html and ci render
 // the report for browsers and for a team's programs, and formats lists all formats.
 //
-// The package refuses to decide anything: verdicts and findings are complete before it is called.
-// It escapes the nodes' text for a terminal, an XML document, a page or a label, as each of them
-// needs.
+// The package decides nothing: verdicts and findings are complete before it is called. It escapes
+// the nodes' text as a terminal, an XML document, a page or a label needs.
 package report
 
 import (
@@ -27,15 +26,15 @@ import (
 // Style is how text is drawn.
 type Style struct {
 	Width   int  // columns; 0 means 100
-	Color   bool // only on a terminal without NO_COLOR
-	Verbose bool // every check with its reason, every difference, all facts about the wire and the GPUs
-	Quiet   bool // the verdict and the problems only
+	Color   bool // use colors; true only on a terminal without NO_COLOR
+	Verbose bool // print every check with its reason, every difference, and all facts about the network and the GPUs
+	Quiet   bool // print only the verdict and the problems
 }
 
-// Text writes the report for a person: a line about the run, the verdict, a table of the problems
-// and a block for each, then counts, the reasons of unknown checks, what was not tested, the nodes
-// that are usable now, and the verdict again. Verbose lists the checks that are counted otherwise.
-// Quiet ends after the blocks.
+// Text writes the report for a person. It begins with a line about the run, the verdict, a table of
+// the problems and a block for each problem. Then come counts, the reasons of unknown checks, what
+// was not tested, the nodes that are usable now, and the verdict again. With Verbose, Text lists
+// the checks instead of counting them. With Quiet, it ends after the blocks.
 func Text(w io.Writer, r checks.Report, style Style) error {
 	p := &page{Words: WordsOf(r), style: style}
 	summary := p.summary(p.launched()...)
@@ -49,7 +48,7 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	p.verdict()
 	problems := p.Problems(style.Verbose)
 	if len(problems) == 1 {
-		problems[0].Mark = "" // there is no table to link with
+		problems[0].Mark = "" // there is no table that the mark could link to
 	} else if len(problems) > 1 {
 		p.problems(problems)
 	}
@@ -75,7 +74,7 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	} else {
 		p.inBrief(r)
 	}
-	if len(problems) > 0 { // otherwise the first one is still in sight
+	if len(problems) > 0 { // without problems the first verdict is still visible
 		p.line("")
 		p.verdict()
 	}
@@ -87,7 +86,7 @@ func (p *page) verdict() {
 	p.line("%s  %s", p.colored(p.report.Verdict, Word(p.report.Verdict)), p.Conclusion())
 }
 
-// everything lists what a run shows besides its problems.
+// everything lists what a run shows in addition to its problems.
 func (p *page) everything(r checks.Report) {
 	p.list("launch", Launched(r))
 	p.interconnect(r)
@@ -99,8 +98,8 @@ func (p *page) everything(r checks.Report) {
 	p.closing()
 }
 
-// inBrief counts the checks and prints why some are unknown. If only a few checks ran, it names
-// each.
+// inBrief counts the checks and prints why some are unknown. If only a few checks ran, inBrief
+// names each check.
 func (p *page) inBrief(r checks.Report) {
 	p.throughput(r.Nodes) // the user requested it
 	p.smoke(r.Nodes)
@@ -120,8 +119,8 @@ func (p *page) inBrief(r checks.Report) {
 	p.closing()
 }
 
-// open returns the reasons of unknown checks that no block shows. If nothing was judged, it returns
-// the reasons for that.
+// open returns the reasons of unknown checks that no block shows. If no check has a result, open
+// returns the reasons for that.
 func (p *page) open() []Reason {
 	shown := map[string]bool{}
 	for _, unknown := range p.Unknowns() {
@@ -220,7 +219,7 @@ func (p *page) finding(mark string, f checks.Finding) {
 	p.details(f)
 }
 
-// heading begins a block with its mark, its verdict and its nodes or its summary.
+// heading writes the first line of a block: the mark, the verdict, and the nodes or the summary.
 func (p *page) heading(mark string, verdict checks.Verdict, about string) {
 	start := Word(verdict)
 	if mark != "" {
@@ -271,7 +270,7 @@ func (p *page) waived(all []checks.Waived) {
 	}
 }
 
-// unwrapped is the width of a page for a reader that wraps or searches lines itself.
+// unwrapped is the width of a page for a program that wraps or searches lines itself.
 const unwrapped = 1 << 16
 
 // Details returns a finding as text without its heading, neither wrapped nor indented.
@@ -292,7 +291,7 @@ func (w Words) Blocks(findings []checks.Finding, waived []checks.Waived) string 
 	return p.out.String()
 }
 
-// The columns of a block: labels are indented, and all values start in the same column.
+// These are the columns of a block. Labels are indented, and all values start in the same column.
 const (
 	blockIndent = 3
 	labelWidth  = len(LabelWouldSee)
@@ -309,7 +308,7 @@ func (p *page) field(label, value string) {
 	}
 }
 
-// faintField is field in faint colour, for what is read last.
+// faintField is like field but in faint colour, for what is read last.
 func (p *page) faintField(label, value string) {
 	if value == "" {
 		return
@@ -319,7 +318,7 @@ func (p *page) faintField(label, value string) {
 	}
 }
 
-// labelled writes one line of a block.
+// labelled writes one line of a block, which begins with a label.
 func (p *page) labelled(label, line string) {
 	if p.flush {
 		p.line("%s  %s", label, line)
@@ -338,7 +337,7 @@ func (p *page) commands(label string, all []string) {
 // columnsOf returns how many columns text takes on a terminal.
 func columnsOf(text string) int { return lipgloss.Width(text) }
 
-// padded fills text with blanks to a width in columns.
+// padded adds spaces to text up to a width in columns.
 func padded(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-columnsOf(text)))
 }
@@ -373,7 +372,7 @@ func (p *page) split(line string, indent int) []string {
 	return lines
 }
 
-// wrap breaks text at blanks only, so that check IDs, paths and options keep their hyphens. A word
+// wrap breaks text only at spaces, so that check IDs, paths and options keep their hyphens. A word
 // wider than the page stays whole so that it can be pasted.
 func wrap(text string, width int) []string {
 	lines := []string{""}
@@ -406,10 +405,12 @@ func (p *page) because(r Reason) string {
 	return text
 }
 
-// mostNamed is how many checks are named before they are only counted.
+// mostNamed is the maximum number of checks that are named. A larger number of checks is only
+// counted.
 const mostNamed = 6
 
-// named returns the IDs of checks, or their number if they are many and the style is not verbose.
+// named returns the IDs of checks, or the number of checks if there are many and the style is not
+// verbose.
 func (p *page) named(ids []string) string {
 	if p.style.Verbose {
 		return strings.Join(ids, ", ")
@@ -424,7 +425,7 @@ func named(ids []string) string {
 	return strings.Join(ids, ", ")
 }
 
-// list writes a label and, next to it, texts that may be wrapped.
+// list writes a label and the texts next to the label. The texts may be wrapped.
 func (p *page) list(label string, texts ...string) {
 	for i, text := range texts {
 		if text == "" {
@@ -436,7 +437,8 @@ func (p *page) list(label string, texts ...string) {
 	}
 }
 
-// entries writes rows as columns. The last column, which may be wrapped, says what the others mean.
+// entries writes rows as columns. The last column says what the other columns mean, and it may be
+// wrapped.
 func (p *page) entries(rows [][]string) {
 	last := len(rows[0]) - 1
 	widths := make([]int, last)
@@ -459,16 +461,16 @@ func (p *page) entries(rows [][]string) {
 }
 
 // lineCommand matches a command of GitHub's runner: a line that begins with ::NAME … ::, after any
-// blanks. [text.Escape] handles the other kind of command.
+// white space. [text.Escape] handles the other kind of command.
 //
 // Source: actions/runner, commit 079cdb1, src/Runner.Common/ActionCommand.cs, TryParseV2.
 var lineCommand = regexp.MustCompile(`(?m)^([ \t]*):(:.*::)`)
 
-// unobeyed returns escaped text for a log, in which no line is a runner command.
+// unobeyed escapes text for a log, so that no line is a runner command.
 func unobeyed(text string) string { return lineCommand.ReplaceAllString(text, `$1\x3a$2`) }
 
 // Shorten cuts text to a number of characters and ends it with "…" if it was cut. It cuts after a
-// blank or a comma so that no name is split, unless that would drop more than half of the text.
+// space or a comma so that no name is split, unless that would drop more than half of the text.
 func Shorten(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {
@@ -481,7 +483,7 @@ func Shorten(text string, most int) string {
 	return kept + "…"
 }
 
-// EscapeLines is Escape for text of several lines. In a log, none of the lines is a runner command.
+// EscapeLines escapes text of several lines. In a log, none of the lines can be a runner command.
 func EscapeLines(raw string) string {
 	lines := strings.Split(strings.Trim(raw, "\n"), "\n")
 	return unobeyed(strings.Join(text.Map(lines, text.Escape), "\n"))

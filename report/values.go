@@ -65,8 +65,8 @@ func inWords(entry any) string {
 	return strings.Join(parts, " ")
 }
 
-// Beyond returns the entries of a list that another list lacks. ok is false if one of the two is no
-// list.
+// Beyond returns the entries of a list that another list lacks. ok is false if one of the two
+// values is not a list.
 func Beyond(g, other checks.FactGroup) (line string, ok bool) {
 	var own, theirs []string
 	if json.Unmarshal(g.Value, &own) != nil || json.Unmarshal(other.Value, &theirs) != nil {

@@ -17,11 +17,11 @@ import (
 	"preflight/internal/text"
 )
 
-// slowestNamed is how many slow links a line names.
+// slowestNamed is the maximum number of slow links that a line names.
 const slowestNamed = 3
 
-// wire prints what the nodes proved by calling each other: how many calls were answered, and when
-// each node joined the rendezvous.
+// wire prints the results of the connections between the nodes: how many connections were answered,
+// and when each node joined the rendezvous.
 func (p *page) wire(r checks.Report) {
 	p.list("mesh", MeshWords(r.Nodes, func(node *facts.Node) *facts.Mesh { return node.Mesh }))
 	p.rendezvous(r.Nodes)
@@ -32,8 +32,8 @@ type call struct {
 	seconds  float64
 }
 
-// MeshWords describes a mesh drill in one sentence, "" if no node called another. part returns a
-// node's part in the drill.
+// MeshWords describes a mesh drill in one sentence. It returns "" if no node connected to another.
+// part returns a node's part in the drill.
 func MeshWords(nodes []facts.Node, part func(*facts.Node) *facts.Mesh) string {
 	var answered []call
 	called := 0
@@ -88,8 +88,8 @@ type Meeting struct {
 	Words          string // "6 of 8 nodes joined, complete after 4 ms"
 }
 
-// MeetingOf returns the rendezvous drill of the nodes. part returns a node's part in it, nil if it
-// had none.
+// MeetingOf returns the rendezvous drill of the nodes. part returns a node's part in the drill, or
+// nil if the node had none.
 func MeetingOf(nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m Meeting) {
 	together, waited, complete := 0.0, 0.0, 0
 	for i := range nodes {
@@ -147,11 +147,11 @@ func (p *page) throughput(nodes []facts.Node) {
 	p.list(labelThroughput, rates)
 }
 
-// wireChecks are the checks whose findings the advice can solve.
+// wireChecks lists the checks whose findings the advice can solve.
 var wireChecks = []string{"nic-choice", "nic-same", "node-mesh", "master-address", "rendezvous", "env-sane", "host-names"}
 
-// advice prints the settings that were proven to work. It prints them if a check of the wire found
-// something, and always in verbose mode.
+// advice prints the network settings that were proven to work. It prints them if a check in
+// wireChecks found a problem, and always in verbose mode.
 func (p *page) advice(r checks.Report) {
 	concerns := slices.ContainsFunc(r.Findings, func(f checks.Finding) bool { return slices.Contains(wireChecks, f.Check) })
 	list := func(heading string, settings []checks.AdvisedEnv, args []string) {
@@ -182,8 +182,8 @@ func (p *page) advice(r checks.Report) {
 	}
 }
 
-// EndpointText writes for a person what listens at a rendezvous endpoint, as this machine and the
-// nodes see it, and what to do about it.
+// EndpointText writes for a person what the launching machine and the nodes see at a rendezvous
+// endpoint, and how to solve problems.
 func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
 	headline := map[checks.Verdict]string{
@@ -220,7 +220,8 @@ func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 	return p.writeTo(w)
 }
 
-// HangText writes for a person which ranks of a hanging job are missing, and what to do about it.
+// HangText writes for a person which ranks of a hanging job are missing, and how to solve the
+// problem.
 func HangText(w io.Writer, r hang.Report, style Style) error {
 	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
 	p.hang(r)
@@ -252,8 +253,8 @@ func (p *page) hang(r hang.Report) {
 	}
 }
 
-// stacks prints the Python stacks of ranks on some nodes, equal stacks once, and returns the ranks
-// on other nodes.
+// stacks prints the Python stacks of the ranks on some nodes. It prints equal stacks once and
+// returns the ranks on other nodes.
 func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
 	var stacks []alike
 	for _, n := range all {
@@ -300,7 +301,7 @@ func gathered(g facts.Gathering) string {
 	return text
 }
 
-// rolled describes which clients have come to a store.
+// rolled describes which clients have connected to a store.
 func rolled(r facts.Roll) string {
 	var parts []string
 	if r.Joined != nil {

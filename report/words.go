@@ -22,7 +22,7 @@ import (
 // finding, and why a check is unknown.
 type Words struct {
 	report checks.Report
-	fleet  int             // number of nodes, for "all 4 nodes"; two nodes are named instead
+	fleet  int             // number of nodes, for texts such as "all 4 nodes"; two nodes are named instead
 	gone   map[string]bool // nodes that findings name and that are not in the fleet
 }
 
@@ -77,10 +77,11 @@ func (w Words) Whom(f checks.Finding) string {
 	return w.Nodes(f.Nodes)
 }
 
-// longestWhom is how many characters of a node set a conclusion shows.
+// longestWhom is the maximum number of characters of a node set that a conclusion shows.
 const longestWhom = 60
 
-// briefly returns Nodes, or the number of nodes if their names are too long for a sentence.
+// briefly returns the result of Nodes, or the number of nodes if their names are too long for a
+// sentence.
 func (w Words) briefly(names []string) string {
 	text := w.Nodes(names)
 	if len(text) <= longestWhom {
@@ -89,8 +90,8 @@ func (w Words) briefly(names []string) string {
 	return cmp.Or(w.Share(names), text)
 }
 
-// shortWhom returns Whom, or the number of nodes if their names are too long for a column of a
-// table.
+// shortWhom returns the result of Whom, or the number of nodes if their names are too long for a
+// column of a table.
 func (w Words) shortWhom(f checks.Finding) string {
 	whom := w.Whom(f)
 	if len(whom) > longestWhom/2 {
@@ -155,7 +156,7 @@ func (w Words) Remarks() (all []string) {
 	return all
 }
 
-// Counted returns how many findings have each verdict. Findings with one cause count once.
+// Counted returns how many findings have each verdict. Findings with the same cause count once.
 func (w Words) Counted() map[checks.Verdict]int {
 	count := map[checks.Verdict]int{}
 	for _, f := range w.report.Findings {
@@ -166,7 +167,7 @@ func (w Words) Counted() map[checks.Verdict]int {
 	return count
 }
 
-// countsElsewhere reports whether another finding is the cause of this one and at least as grave.
+// countsElsewhere reports whether another finding causes this finding and is at least as grave.
 func (w Words) countsElsewhere(f checks.Finding) bool {
 	cause := w.causeOf(f)
 	return cause != "" && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
@@ -174,8 +175,9 @@ func (w Words) countsElsewhere(f checks.Finding) bool {
 	})
 }
 
-// causeOf returns the check that finds the cause of a finding, "" for none. A change since a
-// baseline that breaks an expectation of the policy counts once, as the expectation's.
+// causeOf returns the check that finds the cause of a finding, "" for none. If a change since a
+// baseline breaks an expectation of the policy, it counts once, as the finding about the
+// expectation.
 func (w Words) causeOf(f checks.Finding) string {
 	weighs := func(c checks.Change) bool { return f.Facts == nil || slices.Contains(f.Facts, c.Fact) }
 	counts := func(c checks.Change) bool { return weighs(c) && !w.breaksPolicy(c) }
@@ -214,12 +216,13 @@ func (w Words) problems(found []checks.Finding) string {
 }
 
 // Summary describes the run in one line: nodes, checks by their outcome, waived findings, how long
-// it took and when it began. It begins with what this build of preflight cannot see.
+// the run took and when it began. The line begins with what this build of preflight cannot see.
 func (w Words) Summary() string {
 	return strings.TrimPrefix(w.report.CannotSee+"; ", "; ") + w.Overview()
 }
 
-// Overview is Summary without what this build cannot see, which [Words.Remarks] has.
+// Overview returns the Summary without what this build cannot see. [Words.Remarks] returns that
+// part.
 func (w Words) Overview() string {
 	var counts []string
 	for _, v := range Counted {
@@ -246,7 +249,7 @@ func (w Words) launched() (parts []string) {
 }
 
 // ProgramInSight reports whether anything shows which program starts the launch. Without a launch
-// command preflight assumes DeepSpeed, and a report for a reader who does not use it should not
+// command preflight assumes DeepSpeed. A report for a reader who does not use DeepSpeed should not
 // name it.
 func ProgramInSight(r checks.Report) bool {
 	p := r.Launch
@@ -262,7 +265,7 @@ func ProgramInSight(r checks.Report) bool {
 	return r.Head != nil && has(*r.Head) || slices.ContainsFunc(r.Nodes, has)
 }
 
-// summary returns the number of nodes, the given parts and what is known of the run.
+// summary returns the number of nodes, the given parts, and what is known about the run.
 func (w Words) summary(more ...string) string {
 	r := w.report
 	parts := []string{text.Plural(len(r.Nodes), "node")}
@@ -395,8 +398,8 @@ func Reached(r checks.Report) (reached int) {
 	return reached
 }
 
-// began returns when the run began, "" if unknown. It is always in UTC, because the reader of a
-// saved run may be in another time zone than its nodes.
+// began returns when the run began, "" if unknown. The time is always in UTC, because the reader of
+// a saved run may be in another time zone than the nodes.
 func began(r checks.Report) string {
 	at, err := time.Parse(time.RFC3339, r.Began)
 	if err != nil {
@@ -405,8 +408,8 @@ func began(r checks.Report) string {
 	return at.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// Launched describes the launch that was judged, and the machine from which it starts. It returns
-// "" if no launch was predicted.
+// Launched describes the launch that was checked, and the machine from which the launch starts. It
+// returns "" if no launch was predicted.
 func Launched(r checks.Report) string {
 	if len(r.Launch.Hosts) == 0 {
 		return ""
@@ -430,7 +433,7 @@ func Launched(r checks.Report) string {
 	return line
 }
 
-// Promise returns until when, by whom and why a finding is waived.
+// Promise returns a text that says until when, by whom and why a finding is waived.
 func Promise(w checks.Waived) string {
 	text := "until " + w.Until
 	if w.Owner != "" {
@@ -439,8 +442,8 @@ func Promise(w checks.Waived) string {
 	return text + ": " + w.Reason
 }
 
-// carriedBy returns the program that reached all nodes instead of ssh, with the container of a pod
-// that it entered. It returns "" for ssh.
+// carriedBy returns the program that reached all nodes instead of ssh, and the container of a pod
+// that the program entered. It returns "" for ssh.
 func carriedBy(nodes []facts.Node) string {
 	by, containers := "", []string{}
 	for i := range nodes {
@@ -487,9 +490,9 @@ func (w Words) inside() (parts []string) {
 	return parts
 }
 
-// wayInside returns the command that enters the container of a node's ranks, with {node} for the
-// node's name, so that equal commands compare equal. It returns "" for none. If pyxis starts the
-// container, the options of srun name it.
+// wayInside returns the command that enters the container of a node's ranks. {node} replaces the
+// node's name, so that the commands of different nodes can be equal. It returns "" if there is no
+// such command. If pyxis starts the container, the options of srun name it.
 func wayInside(node *facts.Node) string {
 	if node.SSH == nil {
 		return ""
@@ -510,11 +513,12 @@ func wayInside(node *facts.Node) string {
 	return strings.Join(words, " ")
 }
 
-// Unknown is checks that are unknown on the same nodes for the same reason: one block of a report
-// instead of one for each check. Its Summary is the reason, and it has the commands of all of them.
+// Unknown holds the checks that are unknown on the same nodes for the same reason. A report shows
+// one block for them instead of one for each check. The Summary is the reason, and Fix holds the
+// commands of all these checks.
 type Unknown struct {
 	checks.Finding
-	Names  string // of the nodes, folded
+	Names  string // names of the nodes, folded
 	Checks []string
 	Parts  []checks.Finding
 }
@@ -536,7 +540,7 @@ func (w Words) Unknowns() (all []Unknown) {
 	return all
 }
 
-// union appends the entries of more that all lacks.
+// union returns all with the entries of more that all does not contain.
 func union[T comparable](all, more []T) []T {
 	for _, one := range more {
 		if !slices.Contains(all, one) {
@@ -570,7 +574,7 @@ func (w Words) Reasons(v checks.Verdict) (all []Reason) {
 }
 
 // Others returns the reasons of all checks without a finding: those that passed, are unknown or do
-// not apply. It leaves out checks with waived findings, which are shown.
+// not apply. It leaves out checks with waived findings, because the report shows these findings.
 func (w Words) Others() (all []Reason) {
 	for _, v := range []checks.Verdict{checks.Pass, checks.Unknown, checks.Skip} {
 		all = append(all, w.Reasons(v)...)
@@ -578,8 +582,8 @@ func (w Words) Others() (all []Reason) {
 	return slices.DeleteFunc(all, func(one Reason) bool { return one.Text == checks.AllWaived })
 }
 
-// Undecided returns the reasons of unknown checks that no finding shows. If nothing was judged at
-// all, it returns the reasons for that.
+// Undecided returns the reasons of unknown checks that no finding shows. If no check has a result,
+// Undecided returns the reasons for that.
 func (w Words) Undecided() []Reason {
 	all := w.Reasons(checks.Unknown)
 	judged := func(o checks.Outcome) bool { return o.Verdict != checks.Skip }
@@ -613,5 +617,6 @@ func idsOf(outcomes []checks.Outcome) []string {
 	return text.Map(outcomes, func(o checks.Outcome) string { return o.Check })
 }
 
-// NotCovered returns what can end the launch and no check tested, "" for nothing.
+// NotCovered returns the problems that can end the launch and that no check tested, or "" if there
+// are none.
 func (w Words) NotCovered() string { return catalogue.NotCovered(w.report.Checks) }

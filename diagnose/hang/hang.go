@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hang finds the members that a hanging job misses, from what runs on every node: which
-// ranks were given which master address, which of them have joined, and what the others wait for.
+// Package hang finds the missing members of a hanging job. It compares the processes of all nodes:
+// which master address each rank was given, which ranks have joined, and what the other ranks wait
+// for.
 //
-// It does not check the launch itself. Problems of a node belong to the checks.
+// It does not check the launch itself. The checks find problems of a node.
 package hang
 
 import (
@@ -37,36 +38,36 @@ type Report struct {
 	World       int              `json:"world"`
 	Nodes       []Node           `json:"nodes"`
 	Waits       []Wait           `json:"waits"`
-	Named       []Named          `json:"named"` // the ranks that the answer is about; all, if all have joined or the address is unknown
+	Named       []Named          `json:"named"` // the ranks that the answer is about; all ranks if all have joined or the address is unknown
 	Findings    []checks.Finding `json:"findings"`
 }
 
 // Node is one node and the processes of launches on it.
 type Node struct {
 	facts.Node
-	Jobs *facts.Jobs `json:"jobs,omitempty"` // nil if the node could not look
-	Lost string      `json:"lost,omitempty"` // why a reached node could not look
+	Jobs *facts.Jobs `json:"jobs,omitempty"` // nil if the node could not list its processes
+	Lost string      `json:"lost,omitempty"` // why a node that was reached could not list its processes
 }
 
-// Named is a running rank that the answer is about.
+// Named describes a running rank that the answer is about.
 type Named struct {
 	Node   string       `json:"node"`
 	Member string       `json:"member"` // its name, such as "rank 5"
 	PID    int          `json:"pid"`
-	Stack  *facts.Stack `json:"stack,omitempty"` // its Python stack, if that was requested
+	Stack  *facts.Stack `json:"stack,omitempty"` // its Python stack, nil if it was not requested
 }
 
-// Wait is something that ranks currently wait for and that may end by itself.
+// Wait describes what ranks currently wait for. The wait may end by itself.
 type Wait struct {
 	Nodes []string `json:"nodes"`
 	What  string   `json:"what"`
 }
 
-// Judge finds the job and reports its missing members. endpoint is its HOST:PORT if known,
-// otherwise "".
+// Judge finds the job and reports its missing members. endpoint is the job's HOST:PORT, or "" if it
+// is unknown.
 func Judge(r *Report, endpoint string, sshPort int) {
 	host, number := names.SplitEndpoint(endpoint)
-	port, _ := strconv.Atoi(number) // 0 for none
+	port, _ := strconv.Atoi(number) // 0 if there is no port
 	j := findJob(r.Nodes, host, port)
 	r.Endpoint, r.Members, r.World = j.endpoint(), j.unit(), j.size()
 	findings := unseen(r.Nodes)
@@ -116,7 +117,7 @@ func (r *Report) answer() string {
 	return strings.Join(parts, "; ")
 }
 
-// ofNodes returns the beginning of a sentence about some nodes.
+// ofNodes returns the beginning of a sentence about the nodes with these names.
 func ofNodes(names []string) string {
 	const most = 3
 	if len(names) == 0 {
@@ -136,7 +137,7 @@ func unseen(nodes []Node) (findings []checks.Finding) {
 	return findings
 }
 
-// none reports that there is no job, if any node could look.
+// none reports that there is no job. It reports nothing if no node could list its processes.
 func none(nodes []Node) []checks.Finding {
 	var looked []string
 	for _, node := range nodes {

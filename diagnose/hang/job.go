@@ -18,25 +18,25 @@ import (
 type member struct {
 	*facts.JobProcess
 	node     *Node
-	launcher *facts.JobProcess // nil for a rank without one
+	launcher *facts.JobProcess // nil for a rank without a launcher
 }
 
-// job holds the processes on the nodes that belong together.
+// job holds the processes of one job on all nodes.
 type job struct {
 	nodes     []Node
-	looked    []*Node // the nodes that could look
+	looked    []*Node // the nodes that could list their processes
 	user      string  // the job's user, "" if unknown
 	members   []member
-	others    []member // of other jobs of the same user
-	watched   bool     // some launchers are visible, so a rank without one has lost its launcher
+	others    []member // members of the same user's other jobs
+	watched   bool     // some launchers are visible, so a rank without a launcher has lost its launcher
 	left      []member // ranks of an earlier job, without a launcher
 	strangers []member // ranks and launchers of other users' jobs
 	named     []member // the members that a finding is about
 	most      facts.Meeting
 }
 
-// findJob finds the members of one job: the job whose rendezvous is at host and port, or with port
-// 0 the job on the most nodes.
+// findJob finds the members of the job whose rendezvous is at host and port. If port is 0, it finds
+// the members of the job on the most nodes.
 func findJob(nodes []Node, host string, port int) *job {
 	j := &job{nodes: nodes}
 	for i := range nodes {
@@ -51,7 +51,7 @@ func findJob(nodes []Node, host string, port int) *job {
 		all = append(all, of...)
 	}
 	for i, m := range all {
-		if port != 0 && m.given().Port == 0 { // its script has chosen the port
+		if port != 0 && m.given().Port == 0 { // the training script has chosen the port
 			chosen := *m.JobProcess
 			chosen.Port, chosen.Address = port, cmp.Or(chosen.Address, host)
 			all[i].JobProcess = &chosen
@@ -96,8 +96,8 @@ func findJob(nodes []Node, host string, port int) *job {
 	return j
 }
 
-// adopt adds members whose launcher has ended: they have the same rendezvous, ranks that no other
-// member has, and are not older than the job.
+// adopt adds members whose launcher has ended. Such members have the same rendezvous as the job and
+// ranks that no other member has, and they are not older than the job.
 func (j *job) adopt(together meetingPlace) {
 	running, age := j.ranks(), 0.0
 	for _, m := range j.members {
@@ -115,8 +115,9 @@ func (j *job) adopt(together meetingPlace) {
 	})
 }
 
-// claim adds ranks that the job lacks: ranks of its user with another port, or of another user with
-// the same rendezvous. If such a group has a rank that the job has too, it is a separate job.
+// claim adds ranks that the job lacks: ranks of the job's user with another port, or ranks of
+// another user with the same rendezvous. If a group of such ranks contains a rank that the job
+// already has, the group is a separate job.
 func (j *job) claim(elsewhere []member, together meetingPlace, script string) (rest []member) {
 	type crew struct {
 		place meetingPlace
@@ -159,7 +160,7 @@ func membersOn(node *Node) (all []member) {
 		switch {
 		case p.Kind == facts.JobRank:
 			all = append(all, member{p, node, by(p.Launcher)})
-		case p.Kind == facts.JobLauncher && !started && p.Program != "slurmstepd": // Slurm runs it for every command
+		case p.Kind == facts.JobLauncher && !started && p.Program != "slurmstepd": // Slurm runs slurmstepd for every command
 			all = append(all, member{p, node, p})
 		}
 	}
@@ -172,8 +173,9 @@ type meetingPlace struct {
 	id   string
 }
 
-// given returns the settings that a member was started with. Elastic launchers give their ranks
-// another address after their own rendezvous, so for them the launcher's settings count.
+// given returns the settings that a member was started with. An elastic launcher gives its ranks
+// another address after its own rendezvous, so for these ranks given returns the launcher's
+// settings.
 func (m member) given() facts.Meeting {
 	told := m.Meeting
 	if m.launcher != nil {
@@ -188,7 +190,7 @@ func (m member) given() facts.Meeting {
 }
 
 // elastic reports whether launchers hold a rendezvous before they start ranks. torchrun's static
-// backend does not (torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py).
+// backend does not hold one (torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py).
 func elastic(m facts.Meeting) bool { return m.Backend != "" && m.Backend != "static" }
 
 func (m member) place() meetingPlace {
@@ -209,8 +211,9 @@ func (m member) number() string {
 	return "a rank"
 }
 
-// mostOf returns the value on the most nodes; if several tie, the first node's. A preferred value
-// wins over all others. Members without a value do not count.
+// mostOf returns the value on the most nodes. If several values are equally frequent, it returns
+// the first node's value. A preferred value wins over all other values. Members without a value do
+// not count.
 func mostOf[T comparable](members []member, value func(member) T, preferred func(T) bool) (most T) {
 	var none T
 	nodes := map[T]map[*Node]bool{}
@@ -238,7 +241,8 @@ func mostOf[T comparable](members []member, value func(member) T, preferred func
 	return most
 }
 
-// owns reports whether a process belongs to the job's user, as far as users are known.
+// owns reports whether a process belongs to the job's user. It returns true if either user is
+// unknown.
 func (j *job) owns(m member) bool { return j.user == "" || m.User == "" || m.User == j.user }
 
 // scriptOf returns the training script of the members, "" if unknown.
@@ -271,7 +275,7 @@ func (j *job) endpoint() string {
 	return hostPort(j.most.Address, j.most.Port)
 }
 
-// hasRanks reports whether any rank runs. If not, the members are launchers.
+// hasRanks reports whether any rank runs. If no rank runs, the members are launchers.
 func (j *job) hasRanks() bool {
 	return slices.ContainsFunc(j.members, func(m member) bool { return m.Kind == facts.JobRank })
 }
@@ -283,7 +287,7 @@ func (j *job) unit() string {
 	return "launchers"
 }
 
-// size returns how many members the job will have, as far as they know it.
+// size returns how many members the job will have, as far as the members know.
 func (j *job) size() int {
 	if j.hasRanks() {
 		return j.most.World
@@ -325,7 +329,7 @@ func (j *job) names(all bool) []Named {
 	return named
 }
 
-// first returns rank 0, nil if it was not seen.
+// first returns rank 0, or nil if no node shows rank 0.
 func (j *job) first() *member {
 	at := slices.IndexFunc(j.members, func(m member) bool { return m.Rank != nil && *m.Rank == 0 })
 	if at < 0 {
@@ -355,7 +359,7 @@ func (j *job) hasJoined(m member) bool {
 	return m.Unread != "" && j.callers(m.node) >= len(j.on(m.node))
 }
 
-// has reports whether a member's own connection to the store is in this state.
+// has reports whether a member's own connection to the store is in the given state.
 func (m member) has(state string) bool {
 	return slices.ContainsFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == state && s.RemotePort == m.storePort() })
 }
@@ -419,8 +423,8 @@ func (j *job) owners(address string) map[string]string {
 	return owned
 }
 
-// alike reports whether two addresses belong to the same node: its name, or an address that no
-// other node has.
+// alike reports whether two addresses belong to the same node. Each must be the node's name or an
+// address that no other node has.
 func (j *job) alike(one, other string) bool {
 	named := func(address string) string {
 		for _, node := range j.nodes {

@@ -56,8 +56,8 @@ func was(members []member, told func(member) bool) string {
 	return fmt.Sprintf("its %d ranks were", len(members))
 }
 
-// misled finds nodes that connect to themselves, because they have the common address too: every
-// node has the addresses of the loopback and of container bridges.
+// misled finds nodes that connect to themselves because they also have the master address. Every
+// node has the addresses of the loopback interface and of container bridges.
 func (j *job) misled() (findings []checks.Finding) {
 	first := j.first()
 	owners := j.owners(j.most.Address)
@@ -75,8 +75,8 @@ func (j *job) misled() (findings []checks.Finding) {
 	return findings
 }
 
-// unowned finds a rendezvous address that no node has. If a member has joined, the address is
-// translated on the way, and there is no finding.
+// unowned finds a rendezvous address that no node has. If a member has joined, the network
+// translates the address, and there is no finding.
 func (j *job) unowned() []checks.Finding {
 	_, err := netip.ParseAddr(j.most.Address)
 	has := func(n Node) bool { return n.Jobs == nil || n.Address == j.most.Address }
@@ -129,8 +129,8 @@ func (j *job) absent() (findings []checks.Finding) {
 }
 
 // fewer reports that ranks are missing although every node runs some. Nodes with fewer ranks than
-// others have lost some. If all have the same number, the job has more nodes than those in the
-// hostfile.
+// others have lost ranks. If all nodes have the same number of ranks, the job has more nodes than
+// the hostfile.
 func (j *job) fewer() checks.Finding {
 	each, most := map[string]int{}, 0
 	for _, m := range j.members {
@@ -160,8 +160,8 @@ func (j *job) fewer() checks.Finding {
 // complete reports whether all ranks of the job run.
 func (j *job) complete() bool { return j.most.World > 0 && len(j.ranks()) >= j.most.World }
 
-// countable reports whether all nodes were looked at and every running rank has a known number that
-// no other rank has.
+// countable reports whether all nodes listed their processes and every running rank has a known
+// number that no other rank has.
 func (j *job) countable() bool {
 	return len(j.looked) == len(j.nodes) && j.hasRanks() && len(j.ranks()) == len(j.members)
 }
@@ -216,7 +216,7 @@ func (j *job) gone(node *Node) (findings []checks.Finding) {
 }
 
 // starved returns the end of a sentence that says how many processes the kernel has killed in the
-// cgroup of the members or their launcher; "" if none.
+// cgroup of the members or their launcher. It returns "" if the kernel has killed none.
 func starved(all []member) string {
 	most := 0
 	for _, m := range all {

@@ -57,9 +57,9 @@ func (m member) ending() string {
 	return fmt.Sprintf(" with %d", *m.Exit)
 }
 
-// frozenIn and writesIn are the kernel functions in which frozen processes sleep (cgroup versions 1
-// and 2) and in which writers sleep whose output is not read (pipes before and since Linux 6.14,
-// terminals).
+// frozenIn lists the kernel functions in which frozen processes sleep (cgroup versions 1 and 2).
+// writesIn lists the kernel functions in which a process sleeps while nothing reads its output
+// (pipes before and since Linux 6.14, terminals).
 //
 // Source: Linux 6.18, kernel/freezer.c, kernel/signal.c, fs/pipe.c, drivers/tty/n_tty.c.
 var (
@@ -67,11 +67,11 @@ var (
 	writesIn = []string{"pipe_write", "anon_pipe_write", "n_tty_write"}
 )
 
-// remoteDisks are parts of the names of kernel functions that wait for a file server.
+// remoteDisks lists parts of the names of kernel functions that wait for a file server.
 var remoteDisks = []string{"nfs", "rpc_", "fuse", "ldlm", "cl_sync", "ceph"}
 
-// halted finds stopped launchers and runners. They pass on no output and do not notice when a rank
-// ends.
+// halted finds stopped launchers and runners. A stopped launcher passes on no output and does not
+// notice when a rank ends.
 func (j *job) halted() (findings []checks.Finding) {
 	script := ""
 	watching := map[*facts.JobProcess]bool{}
@@ -92,9 +92,9 @@ func (j *job) halted() (findings []checks.Finding) {
 	return findings
 }
 
-// locked finds a rank that sleeps while the build lock of an op exists that no process builds any
-// more. The rank waits until the lock is removed, without a time limit. Of several locks, the
-// newest is reported.
+// locked finds a rank that sleeps while an op has a build lock although no process builds the op
+// any more. The rank waits without a time limit until the lock is removed. If there are several
+// locks, locked reports the newest.
 //
 // Source: torch 2.4 and 2.15, torch/utils/file_baton.py, FileBaton.wait.
 func (j *job) locked(m member) *checks.Finding {
@@ -124,8 +124,8 @@ func (j *job) isHeld(lock facts.BuildLock) bool {
 	return slices.ContainsFunc(j.tellings(lock), func(l facts.BuildLock) bool { return l.Holder != 0 })
 }
 
-// age returns how long a lock has existed: the longest age that the ranks report, because they were
-// asked at different times.
+// age returns how long a lock has existed. It is the longest age that any rank reports, because the
+// ranks were read at different times.
 func (j *job) age(lock facts.BuildLock) (longest float64) {
 	for _, told := range j.tellings(lock) {
 		longest = max(longest, told.Age)
@@ -148,8 +148,8 @@ func (j *job) tellings(lock facts.BuildLock) (all []facts.BuildLock) {
 	return all
 }
 
-// napsIn are parts of the names of kernel functions in which Python's time.sleep waits, since 3.11
-// and before.
+// napsIn lists parts of the names of kernel functions in which Python's time.sleep waits. The first
+// is for Python 3.11 and newer, the others for older releases.
 //
 // Source: CPython 3.10 and 3.11, Modules/timemodule.c, pysleep; Linux 6.18, kernel/time/hrtimer.c,
 // fs/select.c.

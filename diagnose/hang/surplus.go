@@ -16,14 +16,14 @@ import (
 	"preflight/internal/text"
 )
 
-// surplus finds members that exist too often or belong to another job.
+// surplus finds duplicate members, surplus members, and members of other jobs on the nodes.
 func (j *job) surplus() []checks.Finding {
 	return slices.Concat(j.twins(), j.leftovers(), j.occupied(), j.shared(), j.crowd())
 }
 
 // twins finds launchers on several nodes with the same node rank, as happens without --node-rank.
 // Each acts as the first node and waits for the others (torch 2.5, torch/distributed/run.py,
-// default 0; its c10d backend ignores it).
+// default 0; torchrun's c10d backend ignores the node rank).
 func (j *job) twins() (findings []checks.Finding) {
 	ranks, on := j.onSeveral(func(m member) *int {
 		if m.launcher == nil || elastic(m.launcher.Meeting) {
@@ -42,8 +42,8 @@ func (j *job) twins() (findings []checks.Finding) {
 	return findings
 }
 
-// doubles finds the same rank on several nodes. This happens if each node's ranks were started by
-// hand or by a separate mpirun.
+// doubles finds the same rank on several nodes. This happens if a person or a separate mpirun
+// started the ranks of each node.
 func (j *job) doubles() []checks.Finding {
 	ranks, on := j.onSeveral(func(m member) *int { return m.Rank })
 	var twice, where []string
@@ -99,7 +99,7 @@ func (j *job) crowd() (findings []checks.Finding) {
 	return findings
 }
 
-// leftovers finds ranks of an earlier job, which have no launcher.
+// leftovers finds ranks of an earlier job. These ranks have no launcher.
 func (j *job) leftovers() (findings []checks.Finding) {
 	for _, node := range j.nodes {
 		var these []member
@@ -128,8 +128,8 @@ func pids(all []member) fix.Arg {
 	return fix.Join(" ", each...)
 }
 
-// shared finds duplicate ranks on one node: two jobs with one port, or a rank that was started
-// twice.
+// shared finds duplicate ranks on one node. Either two jobs use the same port, or a rank was
+// started twice.
 func (j *job) shared() (findings []checks.Finding) {
 	for i := range j.nodes {
 		var twice []string
@@ -172,7 +172,7 @@ func (j *job) part(elsewhere []member) {
 	j.left = slices.DeleteFunc(j.left, func(m member) bool { return !j.owns(m) })
 }
 
-// shares reports other jobs on the nodes, because they use some of the nodes' resources.
+// shares reports other jobs on the nodes, because other jobs use some of the nodes' resources.
 func (j *job) shares() (waits []Wait) {
 	told := map[[2]string]bool{}
 	for _, m := range slices.Concat(j.others, j.strangers) {

@@ -18,8 +18,8 @@ import (
 	"preflight/internal/text"
 )
 
-// patience is how many seconds a rank may sleep before it connects to the store. While it loads
-// torch or data it computes or reads, so a longer sleep deserves attention.
+// patience is how many seconds a rank may sleep before it connects to the store. While a rank loads
+// torch or data, it computes or reads, so a longer sleep is suspicious.
 const patience = 60
 
 // waiting reports what each member waits for. Waits that will not end by themselves are findings.
@@ -57,7 +57,7 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 			all.add(m, checks.Finding{Summary: "the store closed the connection: rank 0 has ended or was restarted", Remedy: m.pySpy()})
 		case m.Busy:
 			all.add(m, patient("computing or reading since its start %s ago, not connected yet", age))
-		case !served && first != nil && m.JobProcess != first.JobProcess: // the rank that should serve the store is reported itself
+		case !served && first != nil && m.JobProcess != first.JobProcess: // the finding about the rank that should serve the store is enough
 			all.add(m, patient("waiting for the store, which no process serves"))
 		case m.Age < patience && m.Age > patience/4 && served && j.othersMet(m.node):
 			all.add(m, patient("started %s ago, not connected yet, or every connection was refused (`%s` shows which)", age, fmt.Sprintf(aboutEndpoint, j.endpoint())))
@@ -68,7 +68,7 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 				Remedy: append([]fix.Command{j.whoReaches()}, m.pySpy()...)})
 		case first != nil:
 			all.add(m, checks.Finding{Summary: fmt.Sprintf("has not opened the store on port %d since its start %s ago%s", m.storePort(), age, m.sleeps()), Remedy: m.pySpy()})
-		default: // rank 0 was seen nowhere, which is reported elsewhere
+		default: // no node shows rank 0; another finding reports this
 			all.add(m, patient("waiting for the store, which no process serves"))
 		}
 	}
@@ -85,7 +85,8 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 	return findings, waits
 }
 
-// untold reports that no member was given a rendezvous address, so preflight cannot follow it.
+// untold reports that no member was given a rendezvous address, so preflight cannot check the
+// rendezvous.
 func (j *job) untold() checks.Finding {
 	return checks.Finding{
 		Verdict: checks.Unknown,
@@ -109,14 +110,14 @@ func (j *job) apart(first member) checks.Finding {
 	}
 }
 
-// standing collects what members wait for. Equal waits on a node are merged; harmless waits are
-// merged over all nodes.
+// standing collects what members wait for. Equal waits on one node are merged. Equal harmless waits
+// are merged over all nodes.
 type standing []waiters
 
 type waiters struct {
 	of    []member
 	said  checks.Finding
-	since float64 // of the member that has waited longest
+	since float64 // how long the member that has waited longest waits, in seconds
 }
 
 // age is a placeholder for the longest wait. Ranks that were started together differ by
@@ -198,7 +199,8 @@ func (j *job) unhosted() checks.Finding {
 	}
 }
 
-// unanswered reports a connection to the store that gets no answer, and how far it gets.
+// unanswered reports a connection to the store that gets no answer, and which step of connecting
+// fails.
 func (j *job) unanswered(m member) checks.Finding {
 	at := slices.IndexFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == facts.SocketCalling && s.RemotePort == m.storePort() })
 	call := m.Sockets[at]
@@ -235,7 +237,7 @@ func (j *job) whoReaches() fix.Command {
 	return fix.Here(aboutEndpoint, fix.Word(j.endpoint())).Remark("shows which nodes reach the store")
 }
 
-// sleeps returns where a member sleeps in the kernel, "" if unknown.
+// sleeps returns a text that says where a member sleeps in the kernel, or "" if that is unknown.
 func (m member) sleeps() string {
 	if m.WaitsIn == "" {
 		return ""

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jobs finds the distributed launches that run on this machine: the processes that are
-// ranks and launchers, their place in the job, and what they wait for.
+// Package jobs finds the distributed launches that run on this machine: the ranks and launchers,
+// their place in the job, and what they wait for.
 //
-// It only reads /proc and looks for torch's build locks. It sends no signal, traces no process and
-// connects to none. Of variables and arguments it keeps only those that define the rendezvous or
-// the build directory.
+// The package only reads /proc and looks for torch's build locks. It sends no signals, traces no
+// process and opens no connections. It keeps only the variables and arguments that define the
+// rendezvous or the build directory.
 package jobs
 
 import (
@@ -27,17 +27,18 @@ import (
 )
 
 const (
-	// mostProcesses is larger than the number of ranks, launchers and leftovers on any node.
+	// mostProcesses limits how many processes are recorded. It is larger than the number of ranks,
+	// launchers and leftovers on any node.
 	mostProcesses = 512
-	// mostSockets is larger than the number of sockets of a waiting rank, without its connections
-	// to other ranks.
+	// mostSockets limits how many sockets are recorded for a process. It is larger than the number
+	// of sockets of a waiting rank, without the connections to other ranks.
 	mostSockets = 32
 	// ticks is the kernel's USER_HZ, the unit of times in /proc (man 5 proc), on all supported
 	// systems.
 	ticks = 100
 )
 
-// process is a process of the machine with its children.
+// process is a process of the machine, with its child processes.
 type process struct {
 	procfs.Proc
 	stat     procfs.ProcStat
@@ -48,8 +49,8 @@ type process struct {
 	job      *facts.JobProcess // nil if the process belongs to no job
 }
 
-// Look returns the processes of launches. at is another port of interest in addition to the
-// rendezvous ports, 0 for none. own maps the machine's addresses to its interfaces.
+// Look returns the processes of launches. at is another port to check in addition to the rendezvous
+// ports, or 0. own maps the machine's addresses to its interfaces.
 func Look(ctx context.Context, o machine.Options, at int, own map[string]string) (*facts.Jobs, error) {
 	o = o.Together()
 	proc, err := procfs.NewFS(o.At("/proc"))
@@ -121,9 +122,9 @@ func processes(ctx context.Context, proc procfs.FS) (map[int]*process, error) {
 		}
 		p := &process{Proc: one}
 		if p.stat, err = one.Stat(); err != nil || p.stat.PID == 2 || p.stat.PPID == 2 {
-			continue // it has ended, or is a kernel thread
+			continue // the process has ended, or is a kernel thread
 		}
-		p.argv, _ = one.CmdLine() // a zombie has none
+		p.argv, _ = one.CmdLine() // a zombie has no command line
 		var environ []string
 		environ, p.unread = one.Environ()
 		p.environ = map[string]string{}
@@ -154,7 +155,7 @@ func (p *process) assign(above *process, ports map[int]bool) {
 	}
 }
 
-// role returns the role of a process in a job, nil if it has none.
+// role returns the role of a process in a job, or nil if the process has no role.
 func (p *process) role(above *process) *facts.JobProcess {
 	told := &facts.JobProcess{PID: p.PID, Parent: p.stat.PPID, State: p.stat.State, Script: script(p.argv)}
 	if p.unread != nil && p.stat.State != "Z" {
@@ -190,7 +191,7 @@ func (p *process) leads() bool {
 	})
 }
 
-// waiting records what a process waits for and since when.
+// waiting records what a process waits for and how long it has waited.
 func (p *process) waiting(o machine.Options, up float64) {
 	p.job.Age = max(0, up-float64(p.stat.Starttime)/ticks)
 	owner, tracer := statusOf(o, p.PID)
@@ -224,7 +225,7 @@ func (p *process) waiting(o machine.Options, up float64) {
 	})
 }
 
-// compilers are the programs that compile an op, under their kernel names.
+// compilers lists the programs that compile an op, by the names that the kernel shows.
 // torch.utils.cpp_extension runs ninja in a directory with the op's name.
 var compilers = []string{"ninja", "nvcc", "cicc", "ptxas", "c++", "g++", "cc1plus", "hipcc"}
 
@@ -251,10 +252,10 @@ func computes(o machine.Options, p *process) bool {
 	return slices.Contains([]string{"R", "D"}, p.stat.State)
 }
 
-// statusOf returns the user of a process (-1 if unknown) and the process that traces it (0 for
-// none).
+// statusOf returns the user of a process (-1 if unknown) and the process that traces it (0 if none
+// does).
 func statusOf(o machine.Options, pid int) (owner, tracer int) {
-	text, _ := os.ReadFile(o.At(fmt.Sprintf("/proc/%d/status", pid))) // on an error it has ended
+	text, _ := os.ReadFile(o.At(fmt.Sprintf("/proc/%d/status", pid))) // on an error the process has ended
 	owner = -1
 	for line := range strings.Lines(string(text)) {
 		switch words := strings.Fields(line); {
@@ -268,8 +269,8 @@ func statusOf(o machine.Options, pid int) (owner, tracer int) {
 }
 
 // exitOf returns the exit code of an ended process as a shell reports it. The last field of
-// /proc/PID/stat is the status of wait(2) (man 5 proc). It is 0 for users who may not trace the
-// process.
+// /proc/PID/stat is the status that wait(2) returns (man 5 proc). The field is 0 for users who may
+// not trace the process.
 func exitOf(stat string) *int {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	const exitCode = 52 - 2 // without the first two fields, pid and comm
@@ -292,7 +293,7 @@ func isPython(argv []string) bool {
 	return len(argv) > 0 && strings.HasPrefix(path.Base(argv[0]), "python")
 }
 
-// script returns the file or module that a command line trains with, "" for none.
+// script returns the training script or module on a command line, or "" if there is none.
 func script(argv []string) string {
 	if module := moduleOf(argv); module != "" && launcherModules[module] == "" {
 		return module
@@ -303,8 +304,8 @@ func script(argv []string) string {
 	return ""
 }
 
-// scriptAt returns the index of the Python file that is not a launcher's own, or the length if
-// there is none.
+// scriptAt returns the index of the first Python file that does not belong to a launcher, or the
+// number of arguments if there is none.
 func scriptAt(argv []string) int {
 	isScript := func(word string) bool { return strings.HasSuffix(word, ".py") && programs[path.Base(word)] == "" }
 	if at := slices.IndexFunc(argv, isScript); at >= 0 {
@@ -314,9 +315,9 @@ func scriptAt(argv []string) int {
 }
 
 // oomKills returns how many processes the kernel has killed in the process's cgroup since it was
-// created. Slurm jobs and containers have their own cgroup. Of the cgroups above, only those with a
-// memory limit count, such as the job's cgroup above its steps; the others include kills of other
-// jobs.
+// created. Slurm jobs and containers have their own cgroup. A parent cgroup counts only if it has a
+// memory limit, such as the job's cgroup above its steps. Parents without a limit include kills of
+// other jobs.
 //
 // Source: Linux 6.12, Documentation/admin-guide/cgroup-v2.rst, memory.events, which includes
 // descendants; mm/memcontrol-v1.c, memory.oom_control, which has oom_kill since 4.13.
@@ -333,7 +334,7 @@ func oomKills(o machine.Options, pid int) (most int) {
 		if _, limited := c.MemoryLimit(dir); dir != c.Dir && !limited {
 			continue
 		}
-		text, _ := os.ReadFile(filepath.Join(dir, events)) // the root cgroup has none
+		text, _ := os.ReadFile(filepath.Join(dir, events)) // the root cgroup has no such file
 		for line := range strings.Lines(string(text)) {
 			if words := strings.Fields(line); len(words) == 2 && words[0] == "oom_kill" {
 				n, _ := strconv.Atoi(words[1])

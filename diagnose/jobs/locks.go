@@ -17,15 +17,17 @@ import (
 )
 
 const (
-	// mostLocks is larger than the number of ops that are built at once.
+	// mostLocks limits how many locks are recorded. It is larger than the number of ops that are
+	// built at once.
 	mostLocks = 16
-	// lockTime limits the search for locks: the home directory may be on a server that does not
-	// answer.
+	// lockTime limits the search for locks, because the home directory may be on a server that does
+	// not answer.
 	lockTime = time.Second
 )
 
 // locks records the locks of the ops that torch builds for a rank. The process that builds an op
-// keeps its lock open until it removes it. Processes that come later wait until the lock is gone.
+// keeps the lock file open until it removes the file. Processes that need the op meanwhile wait
+// until the lock file is removed.
 //
 // Source: torch 2.4 and 2.15, torch/utils/file_baton.py; torch/utils/cpp_extension.py,
 // _get_build_directory.
@@ -47,8 +49,9 @@ func (p *process) locks(ctx context.Context, o machine.Options, all map[int]*pro
 	}
 }
 
-// nap checks a process repeatedly until it sleeps. A process that waits for a lock checks it ten
-// times a second, so on a busy machine a single look often finds it running.
+// nap reads the state of a process repeatedly until the process sleeps. A process that waits for a
+// lock checks the lock ten times a second, so on a busy machine a single reading often finds the
+// process running.
 func (p *process) nap(ctx context.Context) {
 	for range 15 {
 		if wchan, err := p.Wchan(); err == nil && wchan != "" && wchan != "0" {
@@ -65,7 +68,7 @@ func (p *process) nap(ctx context.Context) {
 
 func buildLocks(o machine.Options, pid int, root string, all map[int]*process) (found []facts.BuildLock) {
 	seen := o.At(fmt.Sprintf("/proc/%d/root", pid))          // a container has its own files
-	for _, pattern := range []string{"*/lock", "*/*/lock"} { // without and with a directory for the Python version
+	for _, pattern := range []string{"*/lock", "*/*/lock"} { // first without, then with a directory for the Python version
 		files, _ := filepath.Glob(filepath.Join(seen, root, pattern))
 		for _, file := range files {
 			info, err := os.Stat(file)
@@ -81,10 +84,10 @@ func buildLocks(o machine.Options, pid int, root string, all map[int]*process) (
 	return found
 }
 
-// holder returns a process that has this lock file open, 0 for none.
+// holder returns a process that has the lock file open, or 0 if no process does.
 func holder(o machine.Options, lock os.FileInfo, all map[int]*process) int {
 	for pid := range all {
-		links, _ := filepath.Glob(o.At(fmt.Sprintf("/proc/%d/fd/*", pid))) // a rank's own links can be read
+		links, _ := filepath.Glob(o.At(fmt.Sprintf("/proc/%d/fd/*", pid))) // empty for other users' processes; a rank's own links can be read
 		for _, link := range links {
 			if target, err := os.Readlink(link); err != nil || path.Base(target) != "lock" {
 				continue

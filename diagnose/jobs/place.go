@@ -13,8 +13,8 @@ import (
 	"preflight/facts"
 )
 
-// heeded are the only variables that are kept of a process: its place in a job, and where torch
-// builds ops for it.
+// heeded lists the only environment variables that are kept of a process. They tell the process's
+// place in a job and where torch builds ops for the process.
 //
 // Sources: torch 2.5, torch/distributed/elastic/agent/server/local_elastic_agent.py; DeepSpeed
 // 0.15, launcher/launch.py (LOCAL_SIZE is its own); Open MPI and MPICH set theirs for every rank,
@@ -55,7 +55,7 @@ func rankMeeting(environ map[string]string, argv []string) facts.Meeting {
 		Address:   environ["MASTER_ADDR"], Port: size("MASTER_PORT"),
 		RunID: environ["TORCHELASTIC_RUN_ID"], Restarts: size("TORCHELASTIC_RESTART_COUNT"),
 	}
-	if m.RunID == "none" { // torchrun without --rdzv-id
+	if m.RunID == "none" { // the run ID of torchrun without --rdzv-id
 		m.RunID = ""
 	}
 	if local, err := strconv.Atoi(option(argv, "local_rank")); err == nil && m.LocalRank == nil {
@@ -71,9 +71,9 @@ var launcherModules = map[string]string{
 	"accelerate.commands.launch": "accelerate",
 }
 
-// programs are launchers, which start ranks on their node, and runners, which start programs on
-// other nodes. DeepSpeed's helper waits for the single rank that it starts below MPICH (0.15,
-// launcher/launcher_helper.py).
+// programs maps names of programs to their kinds. Launchers start ranks on their own node, and
+// runners start programs on other nodes. Under MPICH, DeepSpeed's helper waits for the single rank
+// that it starts (0.15, launcher/launcher_helper.py).
 var programs = map[string]string{
 	"torchrun": facts.JobLauncher, "accelerate": facts.JobLauncher, "orted": facts.JobLauncher, "prted": facts.JobLauncher,
 	"hydra_pmi_proxy": facts.JobLauncher, "slurmstepd": facts.JobLauncher, "deepspeed.launcher.launch": facts.JobLauncher, "launcher_helper.py": facts.JobLauncher,
@@ -94,7 +94,7 @@ func launcher(argv []string) (kind, program string) {
 			program = argv[1+at]
 		}
 	}
-	program, _, _ = strings.Cut(path.Base(program), ":") // "slurmstepd: [118.0]"
+	program, _, _ = strings.Cut(path.Base(program), ":") // for example "slurmstepd: [118.0]"
 	if kind = programs[program]; kind == "" {
 		program = ""
 	}
@@ -129,7 +129,7 @@ func launcherMeeting(argv []string) facts.Meeting {
 	return m
 }
 
-// option returns the value of an option in any spelling, "" for none.
+// option returns the value of an option in any spelling, or "" if the option is not set.
 func option(words []string, name string) string {
 	for i, word := range words {
 		key, value, has := strings.Cut(strings.TrimLeft(word, "-"), "=")

@@ -13,7 +13,8 @@ import (
 	"preflight/probe/machine"
 )
 
-// states are the states of the kernel's include/net/tcp_states.h that matter for a rendezvous.
+// states maps the numbers in the kernel's include/net/tcp_states.h to the states that matter for a
+// rendezvous.
 var states = map[uint64]string{
 	1: facts.SocketEstablished, 2: facts.SocketCalling, 3: facts.SocketHalfOpen, 8: facts.SocketHungUp, 10: facts.SocketListening,
 }
@@ -21,7 +22,7 @@ var states = map[uint64]string{
 // row is one socket of the kernel's table.
 type row struct {
 	facts.JobSocket
-	inode string // as a file descriptor names it: "socket:[12345]"
+	inode string // in the form that links of file descriptors have: "socket:[12345]"
 }
 
 // tables holds the sockets of each network namespace that contains a process of a job. A container
@@ -31,11 +32,11 @@ type tables struct {
 	seen map[string][]row
 }
 
-// of returns the table that a process sees.
+// of returns the sockets in the network namespace of a process.
 func (t *tables) of(pid int) []row {
 	space, err := os.Readlink(t.o.At(fmt.Sprintf("/proc/%d/ns/net", pid)))
 	if err != nil {
-		return nil // its sockets may not be seen
+		return nil // this user may not see the sockets of the process
 	}
 	if _, read := t.seen[space]; !read {
 		t.seen[space] = t.read(t.o.At(fmt.Sprintf("/proc/%d", pid)))
@@ -43,14 +44,14 @@ func (t *tables) of(pid int) []row {
 	return t.seen[space]
 }
 
-// apart reports whether a process is in a different network namespace than preflight.
+// apart reports whether the network namespace of a process differs from that of preflight.
 func (t *tables) apart(pid int) bool {
 	space, err := os.Readlink(t.o.At(fmt.Sprintf("/proc/%d/ns/net", pid)))
 	own, ownErr := os.Readlink(t.o.At("/proc/self/ns/net"))
 	return err == nil && ownErr == nil && space != own
 }
 
-// read returns the table of a directory that has net/tcp in the form of /proc.
+// read returns the sockets listed in a directory that contains net/tcp in the form of /proc.
 func (t *tables) read(dir string) (rows []row) {
 	fs, err := procfs.NewFS(dir)
 	if err != nil {
@@ -97,8 +98,8 @@ func (p *process) connected(t *tables, ports map[int]bool, own map[string]string
 	})
 }
 
-// at returns who listens on and connects to a port, in the network namespace of the job's process
-// that listens there.
+// at returns which processes listen on a port and which connections lead to the port. It reads the
+// network namespace of the job's process that listens on the port.
 func (t *tables) at(port int, processes []facts.JobProcess) facts.JobPort {
 	seen := facts.JobPort{Port: port}
 	rows := t.read(t.o.At("/proc"))

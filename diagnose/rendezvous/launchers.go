@@ -23,8 +23,8 @@ import (
 // Source: torch 1.9 to 2.15, torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, _sanitize.
 const deadAfter = 15
 
-// gathering returns what the launchers have agreed on in the store, read by the first node that
-// could. All nodes read the same state; only the silent times differ.
+// gathering returns what the launchers have agreed on in the store, as read by the first node that
+// could read it. All nodes read the same state. Only the silent times differ.
 func gathering(nodes []Node) *facts.Gathering {
 	at := slices.IndexFunc(nodes, func(n Node) bool { return n.Seen != nil && n.Seen.Gathering != nil })
 	if at < 0 {
@@ -40,7 +40,7 @@ func gathering(nodes []Node) *facts.Gathering {
 	return &agreed
 }
 
-// process identifies a launcher by its own name and process ID.
+// process identifies a launcher by the name that it gives itself and by its process ID.
 type process struct {
 	address string
 	pid     int
@@ -49,7 +49,7 @@ type process struct {
 // silence is the time since a launcher's last heartbeat.
 type silence struct {
 	node    string   // the launcher's node, "" if that node has not read the store
-	seconds *float64 // by the clock of that node, which also stamps the heartbeats; otherwise the smallest value that a node reports
+	seconds *float64 // measured with the clock of that node, which also stamps the heartbeats; without that node, the smallest value that any node reports
 }
 
 func silences(nodes []Node) map[process]silence {
@@ -71,7 +71,7 @@ func silences(nodes []Node) map[process]silence {
 	return all
 }
 
-// roll returns the store's own counts, read by the first node that could.
+// roll returns the store's own counts, as read by the first node that could read them.
 func roll(nodes []Node) *facts.Roll {
 	for _, node := range nodes {
 		if node.Seen != nil && node.Seen.Roll != nil {
@@ -85,15 +85,15 @@ func launchers(g *facts.Gathering) []facts.Gatherer {
 	return slices.Concat(g.Joined, g.Waiting, g.Spare)
 }
 
-// runsOn reports whether a launcher's name is that of the node: its host name, with or without a
-// domain, or its address.
+// runsOn reports whether a launcher's name belongs to the node. The name may be the node's host
+// name, with or without a domain, or the node's address.
 func runsOn(who facts.Gatherer, node *Node) bool {
 	name := hostfile.Bare(node.Name)
 	return who.Address == name || strings.HasPrefix(who.Address, name+".") || who.Address == node.Address
 }
 
-// unheard finds launchers that are silent for too long. In a closed rendezvous all are silent in
-// the end, so that is not reported.
+// unheard finds launchers that are silent for too long. After a rendezvous is closed, all launchers
+// become silent, so unheard reports nothing.
 func unheard(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 	if agreed == nil || agreed.Closed {
 		return nil
@@ -118,13 +118,14 @@ func unheard(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) 
 	return findings
 }
 
-// doubt means that a launcher is dead by the clock of one node and alive by the clock of its own.
+// doubt means that a launcher looks dead by the clock of one node and alive by the clock of its own
+// node.
 type doubt struct{ by, of string }
 
 // skewed finds clocks that make living launchers look dead. Each launcher stamps its heartbeats
-// with its own clock, and judges the age of other heartbeats with it too. A clock that is ahead
-// makes all others look dead, and a clock that is behind makes its own launcher look dead to all
-// others.
+// with its own clock, and measures the age of other launchers' heartbeats with the same clock. To a
+// launcher whose clock is ahead, all others look dead. A launcher whose clock is behind looks dead
+// to all others.
 func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 	if agreed == nil || agreed.Closed {
 		return nil
@@ -136,8 +137,8 @@ func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 			times[d.by]++
 			times[d.of]++
 		}
-		// The clock that explains the most doubts is wrong. If only two clocks differ, either may
-		// be wrong.
+		// Assume that the clock that explains the most doubts is wrong. If only two clocks differ,
+		// either may be wrong.
 		odd := slices.MaxFunc(slices.Sorted(maps.Keys(times)), func(a, b string) int { return cmp.Or(times[a]-times[b], strings.Compare(b, a)) })
 		var late, early []string // nodes that treat odd as dead, and nodes that odd treats as dead
 		var seconds float64
@@ -171,8 +172,8 @@ func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 	return findings
 }
 
-// doubts returns the doubts between launchers whose nodes have both read the store, with the
-// difference of their clocks in seconds.
+// doubts returns the doubts between launchers whose nodes have both read the store. The values are
+// the differences of the clocks in seconds.
 func doubts(nodes []Node) map[doubt]float64 {
 	apart, silent := map[doubt]float64{}, silences(nodes)
 	for i := range nodes {

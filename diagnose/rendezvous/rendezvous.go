@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rendezvous checks one endpoint, HOST:PORT, from what every machine saw there: whether it
-// is torch's store, which one, and which nodes cannot reach it.
+// Package rendezvous checks one endpoint, HOST:PORT, from what every machine saw at that endpoint.
+// It reports whether the endpoint is torch's store, which job's store it is, and which nodes cannot
+// reach it.
 //
 // It does not check the launch around it.
 package rendezvous
@@ -30,31 +31,32 @@ type Report struct {
 	Schema      int            `json:"schema"`
 	Version     string         `json:"version"`
 	Endpoint    string         `json:"endpoint"`
-	Verdict     checks.Verdict `json:"verdict"` // pass if a store answers everywhere, warn if it may be a different one
+	Verdict     checks.Verdict `json:"verdict"` // pass if a store answers on every node, warn if some nodes may reach a different store
 	ExitCode    int            `json:"exit_code"`
 	Seconds     float64        `json:"seconds"`
 	Interrupted bool           `json:"interrupted,omitempty"`
-	Here        facts.Endpoint `json:"here"` // from the launching machine
+	Here        facts.Endpoint `json:"here"` // the endpoint as seen from the launching machine
 	Nodes       []Node         `json:"nodes"`
-	// Gathering is what the launchers of a run have agreed on in the store, nil if no node has read
-	// it.
+	// Gathering is the state that the launchers of a run have agreed on in the store. It is nil if
+	// no node has read the state.
 	Gathering *facts.Gathering `json:"gathering,omitempty"`
-	// Roll lists the ranks that have joined by torch's own count, nil if the store has none.
+	// Roll lists the ranks that have joined by torch's own count, nil if the store has no such
+	// count.
 	Roll     *facts.Roll      `json:"roll,omitempty"`
 	Findings []checks.Finding `json:"findings"`
-	Job      *hang.Report     `json:"job,omitempty"` // the job that uses the endpoint, nil if no process of one was seen
+	Job      *hang.Report     `json:"job,omitempty"` // the job that uses the endpoint, nil if no node shows a process of a job
 }
 
 // Node is one node and what it found at the endpoint.
 type Node struct {
 	facts.Node
-	Seen *facts.Endpoint `json:"endpoint,omitempty"` // nil if the node could not look
-	Lost string          `json:"lost,omitempty"`     // why a reached node could not look
+	Seen *facts.Endpoint `json:"endpoint,omitempty"` // nil if the node could not test the endpoint
+	Lost string          `json:"lost,omitempty"`     // why a node that was reached could not test the endpoint
 }
 
-// Judge reports what is wrong with an endpoint and blames as few nodes as possible. What all
-// machines see is the endpoint's fault, what few see is theirs. The nodes decide; without nodes the
-// launching machine does.
+// Judge reports what is wrong with an endpoint and blames as few nodes as possible. A problem that
+// all nodes see is the endpoint's fault. A problem that only a few nodes see is the fault of these
+// nodes. If there are no nodes, Judge uses what the launching machine sees.
 func Judge(r *Report, sshPort int) {
 	var fleet facts.Fleet
 	var observers []*facts.Node
@@ -72,7 +74,7 @@ func Judge(r *Report, sshPort int) {
 		findings = append(findings, atEndpoint(r.Endpoint, nil, &r.Here)...)
 	}
 	findings = append(findings, elsewhere(r.Endpoint, observers, seen)...)
-	misled := func(n *facts.Node) bool { // it reaches another machine, so what it sees does not describe this endpoint
+	misled := func(n *facts.Node) bool { // the node reaches another machine, so its results do not describe this endpoint
 		return slices.ContainsFunc(findings, func(f checks.Finding) bool { return slices.Contains(f.Nodes, n.Name) })
 	}
 	there := slices.DeleteFunc(slices.Clone(observers), misled)
@@ -115,12 +117,12 @@ func ownLoopback(host string, nodes []*facts.Node) checks.Finding {
 	return f
 }
 
-// answerOf returns a key that is equal for machines that found the same.
+// answerOf returns a key that is equal for machines that found the same at the endpoint.
 func answerOf(e *facts.Endpoint) string {
 	return fmt.Sprint(e.Failed, e.Outcome, e.Store, e.Preflight, e.Greeting, e.Failed == facts.HopResolve && e.Error != "")
 }
 
-// atEndpoint returns what is wrong with the endpoint as seen by these nodes, nil if a store
+// atEndpoint returns what is wrong with the endpoint as seen by the given nodes, or nil if a store
 // answered.
 func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Finding {
 	if e.Preflight {
@@ -176,9 +178,9 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Fin
 	return []checks.Finding{f}
 }
 
-// elsewhere finds nodes on which the name resolves to a different address than on most. There may
-// be a store of another job. If a store answered, it is a warning, because one machine may have
-// several addresses.
+// elsewhere finds nodes on which the name resolves to a different address than on most nodes. At
+// that address there may be a store of another job. If a store answered, the finding is a warning,
+// because one machine may have several addresses.
 func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []checks.Finding {
 	host, _ := names.SplitEndpoint(endpoint)
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -210,8 +212,9 @@ func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endp
 }
 
 // alike groups nodes by what a name resolves to, the largest group first. Answers that share an
-// address belong together, because on a node without IPv6 the resolver hides the IPv6 addresses. A
-// node's loopback answer for its own name counts as the node itself.
+// address belong to the same group, because on a node without IPv6 the resolver hides the IPv6
+// addresses. If a node resolves its own name to a loopback address, this counts as the node's own
+// address.
 func alike(host string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []compare.Group {
 	type answers struct{ addresses, nodes []string }
 	var gathered []answers
@@ -241,8 +244,9 @@ func alike(host string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []
 	return groups
 }
 
-// isCalled reports whether a name is the node's own: the hostfile lists it under this name, or on
-// other nodes the name resolves to the address at which the node was reached.
+// isCalled reports whether a name belongs to the node. Either the hostfile lists the node under
+// this name, or on other nodes the name resolves to the address at which preflight reached the
+// node.
 func isCalled(node *facts.Node, host string, nodes []*facts.Node, seen map[string]*facts.Endpoint) bool {
 	if hostfile.Bare(node.Name) == host {
 		return true

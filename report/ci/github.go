@@ -15,23 +15,26 @@ import (
 )
 
 const (
-	// mostAnnotations is how many annotations of each kind GitHub shows for one step. It silently
-	// drops the others (docs.github.com, "Usage limits").
+	// mostAnnotations is how many annotations of each kind GitHub shows for one step. GitHub
+	// silently drops the others (docs.github.com, "Usage limits").
 	mostAnnotations = 10
-	// longestTitle is how many characters of a title are written. GitHub allows 255.
+	// longestTitle is the maximum number of characters written for a title. GitHub allows 255.
 	longestTitle = 200
-	// longestAnnotation is how many characters of an annotation are written. GitHub allows 64 KB.
+	// longestAnnotation is the maximum number of characters written for an annotation. GitHub
+	// allows 64 KB.
 	longestAnnotation = 4000
 )
 
 // GitHub writes the report as workflow commands, which GitHub Actions turns into annotations if a
-// step prints them: a notice with the verdict, an error for each failure and unknown, and a warning
-// for each warning, or an error if warnings fail the run. If the exit code is not 0 and no finding
-// explains it, as after an interruption, an error does. If there are more annotations of a kind
-// than GitHub shows, the last one counts the rest.
+// step prints them. There is a notice with the verdict, an error for each failure and each unknown,
+// and a warning for each warning. If warnings fail the run, each warning becomes an error. If the
+// exit code is not 0 and no finding explains the exit code, as after an interruption, GitHub adds
+// an error that explains it. If there are more annotations of a kind than GitHub shows, the last
+// annotation says how many are missing.
 //
-// Escaping is that of actions/toolkit v1 (packages/core/src/command.ts): in data %, CR and LF, in
-// properties also : and the comma. A command is one line, so no text of a node can begin another.
+// The escaping is the same as in actions/toolkit v1 (packages/core/src/command.ts): data escapes %,
+// CR and LF, and properties also escape the colon and the comma. A command is one line, so a node's
+// text cannot begin another command.
 func GitHub(w io.Writer, r checks.Report) error {
 	words := report.WordsOf(r)
 	var errors, warnings []annotation
@@ -54,7 +57,7 @@ func GitHub(w io.Writer, r checks.Report) error {
 			add(p.Finding, p.Check, report.Details(p.Finding))
 		}
 	}
-	if r.ExitCode != 0 && len(errors) == 0 { // otherwise nothing would say why the run failed
+	if r.ExitCode != 0 && len(errors) == 0 { // without this annotation nothing would say why the run failed
 		errors = append(errors, annotation{title: "preflight", text: words.Conclusion() + "\n" + words.Unfinished()})
 	}
 	waived := text.Map(r.Waived, func(w checks.Waived) annotation {
@@ -82,7 +85,7 @@ func annotate(out *strings.Builder, level string, all []annotation, most int) {
 	}
 }
 
-// inCheckout returns the properties that show an annotation at its place. It returns "" if that
+// inCheckout returns the properties that show an annotation at its place. It returns "" if the
 // place is not below the working directory, because GitHub knows files by their path in the
 // repository.
 func inCheckout(at string) string {

@@ -20,14 +20,15 @@ import (
 // for the whole launch, the file lists no hosts and a comment says why. deepspeed refuses a
 // hostfile without a host.
 //
-// A hostfile says how many slots a node has, not which ones. If a filter selected slots other than
-// the first ones, the launch would use the wrong slots, so GoodHosts returns an error with the
-// --include that selects them. If the number of slots is unknown (-w, some Slurm jobs), a line is
-// the name alone: deepspeed refuses that, but pdsh -w ^FILE and srun --nodefile take it.
+// A hostfile says how many slots a node has, but not which slots. If a filter selected slots other
+// than the first ones, a launch with the hostfile would use the wrong slots. In that case GoodHosts
+// returns an error with the --include option that selects the right slots. If the number of slots
+// is unknown (-w, some Slurm jobs), a line contains only the name. deepspeed refuses such a line,
+// but pdsh -w ^FILE and srun --nodefile accept it.
 //
-// DeepSpeed before v0.8.0 knows no comments, so the file has none then. Without them preflight
-// cannot see that it wrote the file, and does not overwrite it. A name that cannot be in a hostfile
-// is an error.
+// DeepSpeed before v0.8.0 does not support comments, so for these releases the file has none.
+// Without comments preflight cannot recognize its own file, so preflight does not overwrite it.
+// GoodHosts returns an error for a name that cannot be in a hostfile.
 func GoodHosts(w io.Writer, r checks.Report) error {
 	split := catalogue.PartitionOf(r)
 	if split.Whole != nil {
@@ -59,8 +60,8 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 }
 
 // BadHosts writes the names of the bad nodes ([catalogue.PartitionOf]) in hostfile order, one per
-// line below a comment. A failure of the whole launch makes no node bad: otherwise a script that
-// drains the listed nodes would drain the whole cluster because pdsh is not installed here.
+// line below a comment. A failure of the whole launch makes no node bad. Otherwise a script that
+// drains the listed nodes would drain the whole cluster if the launching machine lacks pdsh.
 func BadHosts(w io.Writer, r checks.Report) error {
 	split := catalogue.PartitionOf(r)
 	bad, err := hosts(r, split.Bad)
@@ -85,9 +86,9 @@ func shareOf(r checks.Report, listed []hostfile.Host, unknown []string) string {
 	return line
 }
 
-// hosts returns nodes by name, with the slots of the launch that was judged.
+// hosts returns the nodes with the given names, with their slots in the launch that was checked.
 func hosts(r checks.Report, names []string) ([]hostfile.Host, error) {
-	for _, node := range r.Nodes { // a comment names those that are not listed
+	for _, node := range r.Nodes { // a comment names the nodes that are not listed
 		if !isWord(node.Name) {
 			return nil, fmt.Errorf("%q cannot be written to a list of hosts: its name must be one word", text.Escape(node.Name))
 		}
@@ -104,8 +105,8 @@ func isWord(name string) bool {
 	return name != "" && name[0] != '#' && !strings.Contains(name, " ") && text.Escape(name) == name
 }
 
-// someSlots reports whether a host uses slots other than its first ones, which a hostfile cannot
-// say.
+// someSlots reports whether a host uses slots other than its first ones. A hostfile cannot express
+// this.
 func someSlots(host hostfile.Host) bool {
 	for i, slot := range host.Slots {
 		if i != slot {

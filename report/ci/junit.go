@@ -3,8 +3,8 @@
 // Package ci renders a finished report for a team's programs: JUnit, Markdown, GitHub annotations,
 // Nagios, Prometheus and lists of hosts.
 //
-// It refuses to look better than the report's exit code, and to pass on a node's text in a form
-// that a reader could take for markup, a command or another record.
+// The output never looks better than the report's exit code. A node's text is always escaped, so
+// that no reader treats it as markup, a command or another record.
 package ci
 
 import (
@@ -33,8 +33,8 @@ func (j judgement) explained() bool {
 	return j.Verdict == checks.Unknown && !slices.ContainsFunc(j.findings, func(f checks.Finding) bool { return f.Verdict == checks.Unknown })
 }
 
-// judgements returns all checks in the order of the catalogue. A finding of a check that is not
-// listed adds that check, so that no finding is lost.
+// judgements returns all checks in the order of the catalogue. If a finding belongs to a check that
+// the report does not list, judgements adds the check so that the finding is not lost.
 func judgements(r checks.Report) []judgement {
 	var all []judgement
 	for _, outcome := range r.Checks {
@@ -72,17 +72,19 @@ func judgements(r checks.Report) []judgement {
 //	         exit code says that warnings fail
 //	pass     passes, with its remark, if any, in <system-out>
 //
-// A report never looks better here than its exit code: if that is not 0 and no testcase explains
-// it, as after an interruption, a testcase named run does. The time is that of the whole run in
-// seconds. Checks take almost no time, so theirs is 0. The timestamp is when the run began, in UTC
-// and without a zone, as Ant's schema requires. The hostname is the launching machine's, or
-// "localhost", as Ant writes, if the launching machine was not looked at.
+// The file never looks better than the report's exit code. If the exit code is not 0 and no
+// testcase explains it, as after an interruption, a testcase named run explains it. The time of the
+// testsuite is the duration of the whole run in seconds. Checks take almost no time, so the time of
+// a testcase is 0. The timestamp is when the run began, in UTC and without a zone, as Ant's schema
+// requires. The hostname is that of the launching machine. If preflight did not collect facts about
+// the launching machine, the hostname is "localhost", as in Ant.
 //
-// JUnit XML has no standard. This is what three readers agree on: the schema of Jenkins
-// (jenkinsci/xunit-plugin, junit-10.xsd), its parser (jenkinsci/junit-plugin, CaseResult.java,
-// which takes the first failure of a testcase) and GitLab's (lib/gitlab/ci/parsers/test/junit.rb,
-// which shows an element's text instead of its message, and follows [[ATTACHMENT|…]] in the
-// <system-out> of a failed testcase: this file has none).
+// JUnit XML has no standard. JUnit writes what three readers accept: Jenkins's schema
+// (jenkinsci/xunit-plugin, junit-10.xsd), Jenkins's parser (jenkinsci/junit-plugin,
+// CaseResult.java) and GitLab's parser (lib/gitlab/ci/parsers/test/junit.rb). Jenkins's parser uses
+// only the first failure of a testcase. GitLab's parser shows an element's text instead of its
+// message. It also follows [[ATTACHMENT|…]] in the <system-out> of a failed testcase, but this file
+// contains none.
 func JUnit(w io.Writer, r checks.Report) error {
 	words := report.WordsOf(r)
 	suite := junitSuite{Name: "preflight", Time: junitTime(r.Seconds), Hostname: "localhost"}
@@ -116,7 +118,7 @@ func JUnit(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// The elements, as encoding/xml writes them.
+// These types are the XML elements that encoding/xml writes.
 type (
 	junitSuites struct {
 		XMLName  xml.Name   `xml:"testsuites"`
@@ -186,8 +188,8 @@ func (s *junitSuite) add(c junitCase) {
 	s.Cases = append(s.Cases, c)
 }
 
-// testcase returns the testcase of one check. It escapes characters that XML cannot hold before the
-// encoder would replace them.
+// testcase returns the testcase of one check. It escapes characters that XML cannot contain,
+// because the encoder would replace them.
 func testcase(words report.Words, one judgement, warningsFail bool) junitCase {
 	c := junitCase{Name: text.Escape(one.Check)}
 	switch {

@@ -18,25 +18,25 @@ const (
 	// markdownMark begins every summary and is invisible on the page. A script that replaces an
 	// earlier comment recognizes it by this mark.
 	markdownMark = "<!-- preflight report -->\n"
-	// mostMarkdown is how many bytes a summary has at most. A comment on GitHub holds 65,536
-	// characters and $GITHUB_STEP_SUMMARY 1 MiB. GitHub drops a larger one completely.
+	// mostMarkdown is the maximum size of a summary in bytes. GitHub allows 65,536 characters for a
+	// comment and 1 MiB for $GITHUB_STEP_SUMMARY. GitHub drops a larger text completely.
 	mostMarkdown = 65_000
-	// mostForTables is how many of these bytes the tables of problems and waivers take, so that
-	// there is room for the commands of the first problems.
+	// mostForTables is the maximum size in bytes of the tables of problems and waivers. The rest of
+	// mostMarkdown is for the commands of the first problems.
 	mostForTables = 40_000
-	// mostInCell is how many characters of one text are written, and mostInBlock how many
-	// characters of the commands of one problem.
+	// mostInCell is the maximum number of characters of one text. mostInBlock is the maximum number
+	// of characters of the commands of one problem.
 	mostInCell  = 400
 	mostInBlock = 4000
 )
 
-// Markdown writes the report in GitHub Flavored Markdown, for $GITHUB_STEP_SUMMARY and comments on
-// pull and merge requests: the verdict, a table of the problems, their commands, the waived
-// findings, and, folded, the differences between the nodes. It always fits in a comment: the rest
-// is left out, and a remark says so.
+// Markdown writes the report in GitHub Flavored Markdown, for $GITHUB_STEP_SUMMARY and for comments
+// on pull requests and merge requests. The page has the verdict, a table of the problems with their
+// commands, the waived findings, and the differences between the nodes, which are folded. The page
+// always fits in a comment. If parts are left out, a remark says so.
 //
-// A node's text cannot end a cell, a code block or the page, cannot become a link, an image or a
-// mention, and cannot be taken for HTML.
+// A node's text cannot end a cell, a code block or the page. It cannot become a link, an image, a
+// mention or HTML.
 func Markdown(w io.Writer, r checks.Report) error {
 	s := &summary{Words: report.WordsOf(r)}
 	s.add(markdownMark + "\n## " + report.Word(r.Verdict) + ": " + prose(s.Conclusion()) + "\n\n" + prose(s.Overview()) + "\n")
@@ -61,8 +61,9 @@ func Markdown(w io.Writer, r checks.Report) error {
 	return s.writeTo(w, "part", "this report", "the text and JSON reports have all of them")
 }
 
-// ChangesMarkdown is [report.ChangesText] as a table of GitHub Flavored Markdown. No text of a node
-// is markup in it. What does not fit in a comment is left out, and a remark says how much.
+// ChangesMarkdown writes the same changes as [report.ChangesText], as a table in GitHub Flavored
+// Markdown. A node's text never becomes markup. Rows that do not fit in a comment are left out, and
+// a remark says how many.
 func ChangesMarkdown(w io.Writer, c report.Changed) error {
 	s := &summary{}
 	s.add(markdownMark)
@@ -112,8 +113,8 @@ func (s *summary) writeTo(w io.Writer, part, of, wayOut string) error {
 	return err
 }
 
-// add writes a part of the page if all of it fits. After the first part that does not fit it writes
-// none, so that nothing is missing in between.
+// add writes a part of the page if all of it fits. After the first part that does not fit, add
+// writes no further parts, so that no part in the middle is missing.
 func (s *summary) add(part string) {
 	if s.left > 0 || s.out.Len()+len(part) > mostMarkdown {
 		s.left++
@@ -158,8 +159,8 @@ func (s *summary) waivers(all []checks.Waived) {
 	}))
 }
 
-// remedy writes the commands of a problem for copying, its notes and what training would print.
-// Commands that cure it together are one block, and each alternative is a block of its own.
+// remedy writes the commands of a problem for copying, the notes, and what training would print.
+// Commands that cure the problem together form one block. Each alternative has its own block.
 func (s *summary) remedy(p report.Problem) {
 	if len(p.Fix)+len(p.Notes) == 0 && p.WouldSee == "" {
 		return
@@ -175,7 +176,7 @@ func (s *summary) remedy(p report.Problem) {
 		if fitting > 0 {
 			md += "\n" + paste.Label + ":\n\n" + block(strings.Join(paste.Commands[:fitting], "\n"))
 		}
-		if fitting < len(paste.Commands) { // a part of a command could be run by mistake
+		if fitting < len(paste.Commands) { // do not cut a command, because a user could run the first part by mistake
 			room, left = 0, left+len(paste.Commands)-fitting
 		}
 	}
@@ -230,7 +231,7 @@ func (s *summary) others() {
 
 const detailsEnd = "\n</details>\n"
 
-// details begins a folded part. The blank line makes the text inside Markdown again.
+// details begins a folded part. After the blank line, the text inside is parsed as Markdown again.
 func details(title string) string {
 	return "\n<details><summary>" + title + "</summary>\n\n"
 }
@@ -238,11 +239,11 @@ func details(title string) string {
 // row returns one row of a table. Its cells are already Markdown.
 func row(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 
-// prose returns text that contains a node's text for a line of Markdown, cut if it is long.
+// prose returns text for a line of Markdown, cut if it is long. The text may contain a node's text.
 func prose(text string) string { return whole(report.Shorten(text, mostInCell)) }
 
-// whole is prose of any length. It puts words that GitHub or GitLab would turn into links, mentions
-// or images into code elements, where they stay text.
+// whole is like prose but does not cut the text. It puts words that GitHub or GitLab would turn
+// into links, mentions or images into code elements, where they remain plain text.
 func whole(words string) string {
 	return strings.Join(text.Map(strings.Split(words, " "), func(word string) string {
 		if isCalled(word) {
@@ -252,8 +253,8 @@ func whole(words string) string {
 	}), " ")
 }
 
-// isCalled reports whether GitHub or GitLab could turn a word into something else: user@w1, #1,
-// www.h, http://h, w1:100: into an emoji, and [issue:1] on GitLab.
+// isCalled reports whether GitHub or GitLab could turn a word into a link, a mention or an emoji.
+// Examples are user@w1, #1, www.h, http://h, w1:100: (an emoji), and [issue:1] on GitLab.
 func isCalled(word string) bool {
 	colons := strings.Count(word, ":")
 	return strings.ContainsAny(word, "@#") || strings.Contains(strings.ToLower(word), "www.") ||
@@ -263,11 +264,11 @@ func isCalled(word string) bool {
 // code returns text as inline code, cut if it is long.
 func code(text string) string { return element(report.Shorten(text, mostInCell)) }
 
-// element is code of any length. Unlike a code span, an element can hold any text, including
-// backticks and the bar in a table.
+// element is like code but does not cut the text. Unlike a code span, an element can hold any text,
+// including backticks and the bar in a table.
 func element(text string) string { return "<code>" + entities(text) + "</code>" }
 
-// linking escapes what becomes a link even inside an element.
+// linking escapes the text that becomes a link even inside a code element.
 var linking = strings.NewReplacer("://", "&#58;//", "www.", "www&#46;", "WWW.", "WWW&#46;")
 
 // entities escapes text for a line of Markdown. Line breaks become <br>, which a cell can hold.
@@ -277,7 +278,7 @@ func entities(words string) string {
 }
 
 // references replaces the characters of a line that would be markup with character references. It
-// leaves the others alone, because many people read a summary that nothing renders.
+// does not change other characters, because many people read the summary as source text.
 func references(line string) string {
 	var out strings.Builder
 	runes := []rune(line)
@@ -291,9 +292,9 @@ func references(line string) string {
 	return out.String()
 }
 
-// isMarkup reports whether a character could mean something to Markdown, HTML or GitHub at its
-// place in a line. An underscore within a word does not, and a bracket does so only before the part
-// that makes it a link: our pages define no name to which [name] could refer.
+// isMarkup reports whether a character has a meaning in Markdown, HTML or GitHub at its position in
+// a line. An underscore within a word has none. A bracket has a meaning only before the part that
+// makes it a link, because preflight's pages define no name to which [name] could refer.
 //
 // Source: GitHub Flavored Markdown 0.29, 6.4 "Emphasis and strong emphasis", rules 2 and 6, and 6.6
 // "Links"; GitLab's [[page]] is the doubled one.
@@ -327,7 +328,8 @@ func isMarkup(line []rune, i int) bool {
 // isWordly reports whether a character is a letter or a digit.
 func isWordly(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// block returns commands in a fence that is longer than any run of backticks in them.
+// block returns commands in a code fence that is longer than any sequence of backticks in the
+// commands.
 func block(text string) string {
 	text = report.EscapeLines(text)
 	longest := 0

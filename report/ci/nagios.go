@@ -13,32 +13,32 @@ import (
 )
 
 const (
-	// longestStatus is how many characters the text of a status line has at most: NRPE 2 passes on
-	// 1,024 bytes of a plugin's output, including performance data.
+	// longestStatus is the maximum number of characters of the text in a status line. NRPE 2 passes
+	// on 1,024 bytes of a plugin's output, including performance data.
 	longestStatus = 600
-	// mostFindings is how many findings the line has, and longestNodes and longestCause how many
-	// characters the nodes and the cause of each may have.
+	// mostFindings is the maximum number of findings in the line. longestNodes and longestCause are
+	// the maximum numbers of characters of the nodes and of the cause of a finding.
 	mostFindings = 6
 	longestNodes = 60
 	longestCause = 120
 )
 
-// Nagios writes one status line as Nagios, Icinga, Naemon and Checkmk read it from a plugin, with
-// performance data after the bar:
+// Nagios writes one status line in the form that Nagios, Icinga, Naemon and Checkmk read from a
+// plugin. The performance data comes after the bar:
 //
 //	PREFLIGHT CRITICAL - this launch will not work: 1 problem on w2: w2: /dev/shm is too small: 64 MiB (shm-size) | nodes=2;;;0 …
 //
-// After the verdict come the findings in the order of the text, each with its nodes, cause and
-// check.
+// After the verdict, the line lists the findings in the same order as the text report, each with
+// its nodes, cause and check.
 //
-// The performance data is the number of nodes, of reached nodes, of checks that passed, failed,
-// warned and are unknown, and of waived findings, and the time of the run in seconds. The maximum
-// of a count is the number of things counted. The form is that of the Monitoring Plugins'
-// development guidelines.
+// The performance data counts the nodes, the reached nodes, the checks that passed, failed, warned
+// and are unknown, and the waived findings. It also has the duration of the run in seconds. The
+// maximum of a count is the total number of nodes, checks or findings. The form follows the
+// development guidelines of the Monitoring Plugins.
 //
-// preflight's exit codes are not those of a plugin: 1 means failed and 2 unknown. A plugin must map
-// them: 0 stays 0 (or becomes 1, WARNING, if the line begins with PREFLIGHT WARNING), 1 becomes 2,
-// CRITICAL, and 2 becomes 3, UNKNOWN:
+// preflight's exit codes differ from those of a plugin: 1 means failed and 2 means unknown. A
+// plugin must map exit code 1 to 2 (CRITICAL) and 2 to 3 (UNKNOWN). It must keep 0, or map 0 to 1
+// (WARNING) if the line begins with PREFLIGHT WARNING:
 //
 //	line=$(preflight judge run.json --format nagios); code=$?; echo "$line"
 //	case "$code $line" in "0 PREFLIGHT WARNING"*) exit 1;; 0*) exit 0;; 1*) exit 2;; *) exit 3;; esac
@@ -60,7 +60,8 @@ func Nagios(w io.Writer, r checks.Report) error {
 	return err
 }
 
-// causes returns the words for each finding, and if there is none, for why the verdict is unknown.
+// causes returns a text for each finding. If there is no finding, causes returns the reasons why
+// the verdict is unknown.
 func causes(words report.Words, r checks.Report) (all []string) {
 	for _, p := range words.Problems(false) {
 		check, parts := p.Check, []checks.Finding{p.Finding}
@@ -97,8 +98,8 @@ func nagiosState(r checks.Report) string {
 	return "OK"
 }
 
-// statusText escapes what would begin the performance data, and what Nagios would pass to a browser
-// as HTML.
+// statusText escapes the bar, which would begin the performance data, and < and >, which Nagios
+// would pass to a browser as HTML.
 func statusText(line string) string {
 	return strings.NewReplacer("|", `\x7c`, "<", `\x3c`, ">", `\x3e`).Replace(text.Escape(line))
 }

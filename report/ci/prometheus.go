@@ -35,8 +35,9 @@ import (
 //	preflight_last_run_timestamp_seconds     when it began; left out if a saved report
 //	                                         does not say
 //
-// The last metric shows that preflight no longer runs. The collector's own
-// node_textfile_mtime_seconds is the time when the file was written, also by preflight judge.
+// If preflight_last_run_timestamp_seconds is old, preflight no longer runs. The collector's own
+// node_textfile_mtime_seconds only shows when the file was written, and preflight judge writes the
+// file too.
 func Prometheus(w io.Writer, r checks.Report) error {
 	verdict := gauge("preflight_verdict", "Whether the launch can work: 1 for the verdict of the run, 0 for the others.")
 	for _, v := range []checks.Verdict{checks.Pass, checks.Warn, checks.Fail, checks.Unknown} {
@@ -89,8 +90,8 @@ func add(family *dto.MetricFamily, value float64, labels ...string) {
 	family.Metric = append(family.Metric, metric)
 }
 
-// countByNode adds one sample per series, because Prometheus refuses a file in which a series comes
-// twice.
+// countByNode adds one sample for each series, because Prometheus refuses a file that contains a
+// series twice.
 func countByNode(family *dto.MetricFamily, findings []checks.Finding) {
 	type series struct{ check, node, verdict string }
 	var all []series

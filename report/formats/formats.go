@@ -3,7 +3,7 @@
 // Package formats lists the formats of a finished run. A new format needs only a row here: help,
 // completion, --format, -o and the tests of all formats use the list.
 //
-// It refuses to render anything itself, and to touch a file.
+// The package renders nothing itself, and it does not read or write files.
 package formats
 
 import (
@@ -25,12 +25,12 @@ type Format struct {
 	Endings []string // file name endings that select this format
 	Render  func(io.Writer, checks.Report, report.Style) error
 
-	Hosts   bool   // it lists hosts and has a flag of its own
-	Unread  bool   // people cannot read it on a terminal
-	AddedTo string // environment variable with the file to which it is appended
+	Hosts   bool   // the format lists hosts and has its own flag
+	Unread  bool   // people cannot read the format on a terminal
+	AddedTo string // name of the environment variable with the file to which the output is appended
 }
 
-// All are the formats. Text is the first.
+// All lists the formats. Text is the first.
 var All = []Format{
 	{Name: Text, Is: "text", Render: report.Text},
 	{Name: "json", Is: "JSON", Endings: []string{"json"}, Render: plain(report.JSON[checks.Report])},
@@ -47,13 +47,14 @@ var All = []Format{
 // Text is the default format.
 const Text = "text"
 
-// The lists of hosts, named as the flags that select them.
+// GoodHosts and BadHosts are the formats that list hosts. Their names are the flags that select
+// them.
 const (
 	GoodHosts = "good-hosts"
 	BadHosts  = "bad-hosts"
 )
 
-// plain makes a renderer of a function that needs no style.
+// plain converts a function that needs no style to a renderer.
 func plain(render func(io.Writer, checks.Report) error) func(io.Writer, checks.Report, report.Style) error {
 	return func(w io.Writer, r checks.Report, _ report.Style) error { return render(w, r) }
 }

@@ -11,7 +11,7 @@ import (
 	"preflight/report"
 )
 
-// mostWays is how many values of one fact are shown.
+// mostWays is the maximum number of values shown for one fact.
 const mostWays = 6
 
 // longestCell is how many characters of a value a cell of the page shows.
@@ -20,10 +20,12 @@ const longestCell = 160
 // difference is one fact on which nodes differ.
 type difference struct {
 	Fact string
-	// Bar shows the sizes of the groups, one piece for each, in thousandths of the fleet.
+	// Bar shows the sizes of the groups. Each group has one piece, measured in thousandths of the
+	// fleet.
 	Bar  []barPiece
 	Ways []way
-	// More is the number of values that are not shown, and MoreNodes the number of their nodes.
+	// More is the number of values that are not shown, and MoreNodes is the number of nodes with
+	// these values.
 	More, MoreNodes int
 }
 
@@ -51,7 +53,7 @@ func differences(w report.Words, diffs []checks.FactDiff) (all []difference) {
 		}
 		for i, g := range d.Groups {
 			odd := isOdd(d, g)
-			width := max(1000*len(g.Nodes)/max(total, 1), 12) // so that one node of a thousand is visible
+			width := max(1000*len(g.Nodes)/max(total, 1), 12) // at least 12, so that one node of a thousand is visible
 			row.Bar = append(row.Bar, barPiece{from, width, odd})
 			from += width
 			if i >= mostWays && len(d.Groups) > mostWays+1 {
@@ -81,7 +83,7 @@ func fit(bar []barPiece, whole int) []barPiece {
 }
 
 // cellText returns the value of the i-th group. For a long list it returns only the entries that
-// the first group lacks, or for the first group those that the second lacks.
+// the first group lacks. For the first group it returns the entries that the second group lacks.
 func cellText(d checks.FactDiff, i int) string {
 	value := report.Value(d.Fact, d.Groups[i].Value)
 	if len(value) <= longestCell {
@@ -92,7 +94,7 @@ func cellText(d checks.FactDiff, i int) string {
 		other = min(1, len(d.Groups)-1)
 	}
 	if report.Absent(d.Groups[other]) {
-		return "present" // the others lack all of it; the facts of a node show it
+		return "present" // the other groups lack the whole value; the facts of a node show the value
 	}
 	if own, isList := report.Beyond(d.Groups[i], d.Groups[other]); isList {
 		value = own
@@ -100,7 +102,7 @@ func cellText(d checks.FactDiff, i int) string {
 	return report.Shorten(value, longestCell)
 }
 
-// oddNodes is nodes that are odd in the same number of facts.
+// oddNodes holds the nodes that are odd in the same number of facts.
 type oddNodes struct {
 	Nodes set
 	Facts string // "7 facts"
@@ -110,7 +112,7 @@ type oddNodes struct {
 const mostOddOnes = 8
 
 // oddOnes returns the nodes that differ most, by the number of facts in which they are odd. more is
-// the number of sets that are left out.
+// the number of node sets that are left out.
 func oddOnes(w report.Words, diffs []checks.FactDiff) (all []oddNodes, more int) {
 	var odd []string // once for each fact in which the node is odd
 	for _, d := range diffs {

@@ -15,7 +15,7 @@ import (
 
 const mostCalls = 40
 
-// mesh is a mesh drill on the page. The script draws its heat map from the facts.
+// mesh is a mesh drill on the page. The script draws the heat map from the facts.
 type mesh struct {
 	Section string // mesh or peer_mesh: the section that the script reads
 	Title   string
@@ -24,7 +24,7 @@ type mesh struct {
 	More    int
 }
 
-// failedCalls is calls to one node that failed in the same way.
+// failedCalls holds connections to one node that failed in the same way.
 type failedCalls struct {
 	From    set
 	To      string
@@ -51,8 +51,8 @@ func meshes(w report.Words, nodes []facts.Node) (all []mesh) {
 	return all
 }
 
-// callsThatFailed returns the failed calls by callee and outcome, those with the most callers
-// first.
+// callsThatFailed groups the failed connections by target node and outcome. Groups with the most
+// source nodes come first.
 func callsThatFailed(w report.Words, nodes []facts.Node, part func(*facts.Node) *facts.Mesh) (all []failedCalls) {
 	type ending struct{ to, outcome, err string }
 	type call struct {
@@ -88,14 +88,14 @@ type meeting struct {
 	More     int // number of entries left out of Failed
 }
 
-// joinedNodes is nodes on the time line. JoinedX and WholeX are thousandths of the longest time.
+// joinedNodes holds nodes on the time line. JoinedX and WholeX are thousandths of the longest time.
 type joinedNodes struct {
 	Nodes           set
 	JoinedX, WholeX int // WholeX is 0 if the rendezvous was never complete
 	Joined, Whole   string
 }
 
-// turnedAway is nodes that failed at the same hop in the same way.
+// turnedAway holds the nodes that failed at the same hop in the same way.
 type turnedAway struct {
 	Nodes set
 	Hops  []hop
@@ -105,10 +105,11 @@ type turnedAway struct {
 // hop is a step of joining: passed, failed or never tried.
 type hop struct{ Name, State string }
 
-// mostJoined is how many nodes a time line shows separately: the first and the last ones.
+// mostJoined is how many nodes a time line shows separately. These are the first nodes and the last
+// nodes.
 const mostJoined = 16
 
-// mostTurnedAway is how many kinds of failure are shown for one rendezvous.
+// mostTurnedAway is the maximum number of kinds of failure shown for one rendezvous.
 const mostTurnedAway = 20
 
 func meetings(w report.Words, nodes []facts.Node) (all []meeting) {
@@ -153,8 +154,8 @@ func newMeeting(w report.Words, nodes []facts.Node, part func(*facts.Node) *fact
 	return m, of.Held
 }
 
-// timeline returns the nodes that joined in their order. Of many nodes, those between the first and
-// the last ones share one row.
+// timeline returns the nodes that joined, in the order in which they joined. If there are many
+// nodes, those in the middle share one row.
 func timeline(w report.Words, joined []report.Attendance, longest float64) (rows []joinedNodes) {
 	slices.SortStableFunc(joined, func(a, b report.Attendance) int { return cmp.Compare(a.Joined, b.Joined) })
 	const firstShown, lastShown = 3, mostJoined - 4
@@ -248,10 +249,10 @@ type smoke struct {
 	Pairs *pairMatrix
 }
 
-// smokeBar is the rates of a node's slowest rank.
+// smokeBar holds the rates of a node's slowest rank.
 type smokeBar struct {
 	Node, Rate     string
-	X              int // in thousandths of the fastest rank of all
+	X              int // length of the bar, in thousandths of the fastest rank's rate
 	In, Out, Local string
 }
 
@@ -269,7 +270,7 @@ type pairRow struct {
 // pairCell is one pair: passed, failed or never tried, with its rate.
 type pairCell struct{ Class, Text string }
 
-// mostBars and mostPaired are how many nodes a page shows separately.
+// mostBars and mostPaired are the maximum numbers of nodes that a page shows separately.
 const (
 	mostBars   = 24
 	mostPaired = 24
@@ -312,8 +313,8 @@ func copied(rate float64) string {
 	return text.BitRate(rate)
 }
 
-// newPairMatrix returns nil if no pair was tried. If there are many nodes, those with a failed pair
-// come first.
+// newPairMatrix returns nil if no pair was tried. If there are many nodes, the nodes with a failed
+// pair come first.
 func newPairMatrix(took []facts.Node) *pairMatrix {
 	type pair struct{ a, b string }
 	tried, failed := map[pair]pairCell{}, map[string]bool{}

@@ -15,21 +15,21 @@ import (
 	"preflight/internal/text"
 )
 
-// factTable is the facts of all nodes, with shared values stored once. The nodes of a fleet mostly
-// differ only in names, addresses, serial numbers and temperatures.
+// factTable holds the facts of all nodes, with shared values stored once. The nodes of a fleet
+// mostly differ only in names, addresses, serial numbers and temperatures.
 type factTable struct {
 	Fields []*factField `json:"fields"`
-	// Orders are, for each node, the index of its value among the values of all shapes of a field,
-	// -1 if it has none.
+	// Orders lists, for each node, the index of the node's value among the values of all shapes of
+	// a field. The index is -1 if the node has no value.
 	Orders [][]int `json:"orders"`
-	// Columns are the values for the holes: one JSON text for each value of a shape.
+	// Columns lists the values for the holes: one JSON text for each value of a shape.
 	Columns []json.RawMessage `json:"columns"`
-	// Missing are the sections that a node lacks, with the reasons.
+	// Missing maps, for each node, the sections that the node lacks to the reasons.
 	Missing []map[facts.Section]string `json:"missing"`
 	Units   map[string]any             `json:"units"` // [facts.Units]
 
-	// orderAt and columnAt find equal orders and columns, so that each is stored once: an address
-	// is in many facts of its node.
+	// orderAt and columnAt find equal orders and columns, so that each is stored once. For example,
+	// a node's address is in many of its facts.
 	orderAt, columnAt map[string]int
 }
 
@@ -37,13 +37,14 @@ type factTable struct {
 type factField struct {
 	Section string `json:"section"`
 	Name    string `json:"name"`
-	// Order is an index into the table's Orders, -1 if every node has the only value.
+	// Order is an index into the table's Orders, or -1 if the field has a single value that every
+	// node has.
 	Order  int          `json:"order"`
 	Shapes []*factShape `json:"shapes"`
 }
 
-// factShape is values with the same structure: the same keys, and lists of the same length. Each
-// value keeps only what differs.
+// factShape holds values with the same structure: the same keys, and lists of the same length. For
+// each value, only the parts that differ are stored.
 type factShape struct {
 	Count int             `json:"count"`
 	Value json.RawMessage `json:"value"` // the first of these values
@@ -109,7 +110,7 @@ func fieldsOf(node *facts.Node, section facts.Section) (map[string]json.RawMessa
 	return sections[string(section)], nil
 }
 
-// add groups the values of all nodes, nil for none, by their shapes.
+// add groups the values of all nodes by their shapes. A value is nil if the node has none.
 func (m *factTable) add(section, name string, values []json.RawMessage) error {
 	field := &factField{Section: section, Name: name}
 	m.Fields = append(m.Fields, field)
@@ -157,7 +158,7 @@ func (m *factTable) add(section, name string, values []json.RawMessage) error {
 	return nil
 }
 
-// order returns the index of an order, and -1 if every node has the first value.
+// order returns the index of an order, or -1 if every node has the first value.
 func (m *factTable) order(order []int) int {
 	if !slices.ContainsFunc(order, func(at int) bool { return at != 0 }) {
 		return -1
@@ -215,7 +216,7 @@ func (m *factTable) drill(shape *factShape, at []any, values []any) error {
 }
 
 // skeleton returns the structure of a value without its leaves. Values of one shape have the same
-// one.
+// skeleton.
 func skeleton(value any) string {
 	var out strings.Builder
 	var walk func(any)

@@ -2,7 +2,7 @@
 
 // Package html renders a finished report as one page that needs no other file and no network.
 //
-// It refuses to let in any script, style or picture but its own. It never hides which checks fail.
+// The page admits no script, style or picture but its own. It never hides which checks fail.
 package html
 
 import (
@@ -24,7 +24,7 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// The page contains everything that it shows: its style, its script and its data.
+// The page contains everything that it needs: the style, the script and the data.
 var (
 	pageStyle  = assets("base.css", "findings.css", "tables.css", "drawings.css", "media.css")
 	pageScript = "\"use strict\";\n" + assets("base.js", "theme.js", "copy.js", "store.js", "names.js", "counted.js", "matrix.js", "mesh.js", "tiles.js", "facts.js", "ready.js")
@@ -37,7 +37,7 @@ var (
 )
 
 // pagePolicy allows only the page's own style and script, by their hashes. Nothing is fetched, sent
-// or framed, and no script can turn text into markup. The words are defined in
+// or framed, and no script can turn text into markup. The directives are defined in
 // https://www.w3.org/TR/CSP3/ and https://www.w3.org/TR/trusted-types/.
 var pagePolicy = strings.Join([]string{
 	"default-src 'none'",
@@ -53,9 +53,9 @@ var pagePolicy = strings.Join([]string{
 // by checks, the problems with their commands, the differences, the mesh, the rendezvous, how the
 // GPUs are connected, and the facts of every node.
 //
-// Text of nodes stays text: it is escaped, its invisible characters are written out, and the page's
-// policy admits no script but its own. Without JavaScript the page lacks the matrix, the heat map
-// and the facts.
+// The nodes' text never becomes markup: it is escaped, and invisible characters are written as
+// escape sequences. The page's policy allows no script but the page's own. Without JavaScript the
+// page lacks the matrix, the heat map and the facts.
 func Write(out io.Writer, r checks.Report) error {
 	s, err := newSheet(r)
 	if err != nil {
@@ -80,14 +80,14 @@ func assets(names ...string) string {
 	return all.String()
 }
 
-// hashSource returns how a policy names an inline style or script.
+// hashSource returns the hash by which a policy allows an inline style or script.
 func hashSource(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return fmt.Sprintf("'sha256-%s'", base64.StdEncoding.EncodeToString(sum[:]))
 }
 
-// sheet is the data for page.html. Text of nodes is raw where the template escapes it (with text),
-// and escaped where a function here made a sentence of it.
+// sheet is the data for page.html. The nodes' text is not escaped where the template escapes it
+// (with text). It is already escaped where a function in this package put it into a sentence.
 type sheet struct {
 	checks.Report
 	Style        template.CSS
@@ -108,7 +108,7 @@ type sheet struct {
 	Smoke        *smoke
 	Machines     []machine
 	MoreMachines int
-	Links        []machine // how the ranks of some nodes communicate; only its names are set
+	Links        []machine // how the ranks of some nodes communicate; only the names are set
 	NotCovered   string
 	Usable       string
 	Data, Facts  template.JS
@@ -158,7 +158,7 @@ func inScript(data any) (template.JS, error) {
 	return template.JS(strings.TrimSpace(text.String())), nil
 }
 
-// set is nodes for a heading: folded, and counted if there are many.
+// set holds nodes for a heading. The names are folded, and many nodes are counted.
 type set struct {
 	Names string // folded and escaped
 	Count string // "3 of 8 nodes", "" if Names already says it
@@ -185,7 +185,7 @@ func tallied(w report.Words) (all []tally) {
 	return all
 }
 
-// problem is one problem with all that the page says about it.
+// problem is one problem with everything that the page says about it.
 type problem struct {
 	report.Problem
 	Anchor string
@@ -193,7 +193,7 @@ type problem struct {
 	Open   bool // true for the first problem; the others are folded to their headings
 	Steps  []step
 
-	// Header and Rows are the table of changes since a baseline, nil for other problems.
+	// Header and Rows hold the table of changes since a baseline. They are nil for other problems.
 	Header []string
 	Rows   [][]string
 }
@@ -212,7 +212,7 @@ func unknownAnchor(i int) string { return fmt.Sprintf("unknown-%d", i+1) }
 
 func waiverAnchor(i int) string { return fmt.Sprintf("waived-%d", i+1) }
 
-// problemsOf returns the problems in the order of the text.
+// problemsOf returns the problems in the same order as the text report.
 func problemsOf(w report.Words) (all []problem) {
 	for i, p := range w.Problems(false) {
 		one := problem{Problem: p, Anchor: findingAnchor(p.Index), Nodes: nodesOf(w, p.Finding), Open: i == 0}
@@ -230,7 +230,7 @@ func problemsOf(w report.Words) (all []problem) {
 	return all
 }
 
-// policyCheck is the check that judges the policy and no node.
+// policyCheck is the check that covers the policy and not the nodes.
 const policyCheck = "policy"
 
 // nodesOf returns the nodes of a finding, and an empty set if the policy is at fault.

@@ -17,15 +17,15 @@ import (
 
 const mostMachines = 8
 
-// machine is machines with the same drawing.
+// machine holds the machines that have the same drawing.
 type machine struct {
 	Nodes   set
 	Models  string
 	Inside  string // the transport between the GPUs of a node
 	Between string // the transport between nodes
 	Drawing drawing
-	// Table is the same as text, with the header first: how each GPU is connected with the others
-	// and with the adapters. It is nil if the machine reported no topology.
+	// Table is the drawing as a table, with the header first. It says how each GPU is connected
+	// with the other GPUs and with the adapters. It is nil if the machine reported no topology.
 	Table [][]string
 }
 
@@ -105,8 +105,8 @@ func linkOf(adapter facts.HCA) string {
 	return strings.ToLower(adapter.Ports[0].State)
 }
 
-// nearest returns the GPUs that are nearest to the adapter, and how near they are. It returns none
-// if all are equally far or the distance is unknown.
+// nearest returns the GPUs that are nearest to the adapter, and how near they are. It returns no
+// GPUs if all are equally far from the adapter or the distance is unknown.
 func nearest(node *facts.Node, adapter facts.HCA) (cards []int, distance string) {
 	steps := []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 	best := len(steps)
@@ -126,7 +126,7 @@ func nearest(node *facts.Node, adapter facts.HCA) (cards []int, distance string)
 	return cards, steps[best]
 }
 
-// The measures of a machine's drawing, in units of its view box.
+// These are the measures of a machine's drawing, in units of the drawing's view box.
 const (
 	cardWidth, cardHeight = 84, 44
 	gap                   = 16
@@ -142,12 +142,12 @@ const (
 // below.
 type drawing struct {
 	Width, Height int
-	Title         string // for a reader who cannot see the drawing
+	Title         string // a description for a reader who cannot see the drawing
 	Sockets       []box  // NUMA nodes around GPUs
 	Cards         []box
 	Adapters      []box
-	Buses         []box // connections between all of them: NVLink above, the network below
-	Arcs          []arc // NVLink between pairs, if it does not connect all
+	Buses         []box // connections between all GPUs: NVLink above them, the network below them
+	Arcs          []arc // NVLink between pairs of GPUs, if NVLink does not connect all GPUs
 	Lines         []line
 }
 
@@ -157,8 +157,8 @@ type box struct {
 	Class               string
 }
 
-// Middle is the horizontal middle of a box. The others are the base lines of a single line of text,
-// of two lines, and of a line along the lower edge.
+// Middle returns the horizontal middle of a box. The other methods return the base lines of a
+// single line of text, of two lines, and of a line along the lower edge.
 func (b box) Middle() int { return b.X + b.Width/2 }
 
 func (b box) Centre() int { return b.Y + b.Height/2 + 4 }
@@ -181,7 +181,7 @@ type arc struct {
 	Label string
 }
 
-// artist holds what the layers of a drawing share.
+// artist holds the data that the layers of a drawing share.
 type artist struct {
 	drawing
 	node *facts.Node
@@ -208,8 +208,8 @@ func (a *artist) column(i, of int) int {
 	return (a.Width-whole)/2 + i*(cardWidth+gap)
 }
 
-// above draws the connections of the GPUs: one bus if all pairs have the same, and otherwise an arc
-// for each pair with NVLink.
+// above draws the connections between the GPUs. It draws one bus if all pairs have the same
+// connection, and otherwise an arc for each pair with NVLink.
 func (a *artist) above() {
 	cards := len(a.node.NVML.Cards)
 	pairs, same := a.pairs()
@@ -241,7 +241,7 @@ type pair struct {
 	link     string
 }
 
-// pairs returns all pairs of GPUs, and their connection if all have the same.
+// pairs returns all pairs of GPUs, and their connection if it is the same for all pairs.
 func (a *artist) pairs() (all []pair, same string) {
 	cards := len(a.node.NVML.Cards)
 	for i, paths := range a.node.NVML.Topology {
@@ -319,7 +319,7 @@ func (a *artist) adapters() {
 	if len(adapters) == 0 {
 		return
 	}
-	place := func(adapter facts.HCA) int { // twice the middle of the nearest GPUs
+	place := func(adapter facts.HCA) int { // returns twice the middle of the nearest GPUs
 		if cards, _ := nearest(a.node, adapter); len(cards) > 0 {
 			return cards[0] + cards[len(cards)-1]
 		}
@@ -347,7 +347,7 @@ func (a *artist) network(between nccl.Transport) {
 	}
 	from := a.Adapters
 	if between.Name == "sockets" || len(from) == 0 {
-		from = nil // the GPUs' data goes through the host and no adapter
+		from = nil // the GPUs' data goes through the host and not through an adapter
 	}
 	top := a.y
 	a.y += stem

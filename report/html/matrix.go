@@ -15,7 +15,8 @@ import (
 )
 
 type pageData struct {
-	// Names are the nodes in hostfile order, not escaped: the script escapes what it shows.
+	// Names lists the nodes in hostfile order. The names are not escaped, because the script
+	// escapes what it shows.
 	Names  []string      `json:"names"`
 	Checks []matrixCheck `json:"checks"`
 	Rows   []matrixRow   `json:"rows"`
@@ -29,7 +30,7 @@ type matrixCheck struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// matrixRow is nodes that have the same verdict in every check. A row without Nodes is the
+// matrixRow holds the nodes that have the same verdict in every check. A row without Nodes is the
 // launching machine or the policy.
 type matrixRow struct {
 	Label string `json:"label"`
@@ -37,17 +38,17 @@ type matrixRow struct {
 	Cells string `json:"cells"` // one letter for each check
 }
 
-// matrixMark links cells to their finding.
+// matrixMark links cells to the finding that they show.
 type matrixMark struct {
 	Check  int    `json:"check"`
 	Nodes  []int  `json:"nodes"` // empty for the launching machine and the policy
 	Anchor string `json:"anchor"`
 }
 
-// The letters of cells. A check names the nodes on which something is wrong. Only if it passes as a
-// whole have all nodes passed. If it fails on other nodes, a node is clear, which says less. If it
-// is unknown, a node is partial, which says nothing: what another check explains is not repeated
-// for each node.
+// These are the letters of cells. A check names the nodes on which something is wrong. All nodes
+// have passed only if the check passes as a whole. If the check fails on other nodes, a node is
+// clear, which says less. If the check is unknown, a node is partial, which says nothing. What
+// another check explains is not repeated for each node.
 const (
 	cellFail    = 'f'
 	cellWarn    = 'w'
@@ -55,16 +56,16 @@ const (
 	cellPass    = 'p'
 	cellWaived  = 'v' // the policy does not count the finding
 	cellClear   = 'c' // the check found nothing here, but something on other nodes
-	cellPartial = 'n' // the check could not judge every node
+	cellPartial = 'n' // the check has no result for some nodes
 	cellSkip    = 's'
-	cellOther   = 'o' // the check does not judge this row
+	cellOther   = 'o' // the check does not apply to this row
 )
 
 var cellOf = map[checks.Verdict]byte{
 	checks.Fail: cellFail, checks.Warn: cellWarn, checks.Unknown: cellUnknown, checks.Pass: cellPass, checks.Skip: cellSkip,
 }
 
-// heaviest are the letters of findings, the one that counts most first.
+// heaviest lists the letters of findings, the gravest first.
 const heaviest = "fuwv"
 
 func newPageData(r checks.Report) pageData {
@@ -85,7 +86,7 @@ func newPageData(r checks.Report) pageData {
 	_, drift := w.Drift(false)
 	for i, f := range r.Findings {
 		if report.HasChanges(f) {
-			i = drift // one block shows all of them
+			i = drift // one block shows all changes since the baseline
 		}
 		d.Marks = append(d.Marks, b.put(f, cellOf[f.Verdict], anchor(w, unknowns, i, f))...)
 	}
@@ -103,9 +104,9 @@ func newPageData(r checks.Report) pageData {
 // board collects the cells while findings are written into them.
 type board struct {
 	node, check map[string]int // indexes by name and by ID
-	cells       [][]byte       // node × check
-	head        []byte         // of the launching machine
-	policy      []byte         // of the policy, for the check that judges it
+	cells       [][]byte       // letters by node and check
+	head        []byte         // cells of the launching machine
+	policy      []byte         // cells of the policy, for the check that covers the policy
 }
 
 func newBoard(r checks.Report) *board {
@@ -131,8 +132,8 @@ func newBoard(r checks.Report) *board {
 	return b
 }
 
-// put writes a finding into its cells and returns the mark that links them to it. It returns none
-// if the check did not run, as in a report that somebody shortened.
+// put writes a finding into its cells and returns the marks that link the cells to the finding. It
+// returns no marks if the check did not run, as in a report that was shortened by hand.
 func (b *board) put(f checks.Finding, letter byte, anchor string) []matrixMark {
 	column, judged := b.check[f.Check]
 	if !judged {
@@ -153,7 +154,7 @@ func (b *board) put(f checks.Finding, letter byte, anchor string) []matrixMark {
 		}
 		mark.Nodes = append(mark.Nodes, i)
 		if letter == cellWaived {
-			b.cells[i][column] = cellWaived // the waived finding was seen, even if the node is unknown otherwise
+			b.cells[i][column] = cellWaived // show the waived finding, even if the node is unknown for other reasons
 			continue
 		}
 		b.cells[i][column] = heavier(b.cells[i][column], letter)
@@ -193,8 +194,8 @@ func anchor(w report.Words, unknowns []report.Unknown, number int, f checks.Find
 	return unknownAnchor(slices.IndexFunc(unknowns, func(u report.Unknown) bool { return u.Summary == f.Summary && u.Names == nodes }))
 }
 
-// foldRows makes one row of the nodes whose cells are equal, in hostfile order of their first
-// nodes.
+// foldRows combines nodes with equal cells into one row. The rows are in the hostfile order of
+// their first nodes.
 func foldRows(nodes []facts.Node, cells [][]byte) (rows []matrixRow) {
 	all := make([]int, len(nodes))
 	for i := range all {
