@@ -3,16 +3,16 @@
 // Package explain reads the logs of a failed launch and finds the cause, the check that would have
 // found it before the launch, and the fix.
 //
-// The meaning of messages is data. causes.yaml holds the causes. signatures/ has one file per
-// family of programs, with patterns over message text, what each message proves, and where the
-// program's source prints it. The code knows no message itself. It removes what launchers and
-// terminals add to lines, finds signatures in the rest, and decides which messages came first and
-// which only followed.
+// The meaning of messages is data. causes.yaml holds the causes. signatures/ has one file for each
+// family of programs. The files contain patterns for message texts, what each message proves, and
+// where the program's source prints the message. The code itself contains no message. It removes
+// what launchers and terminals add to lines and finds signatures in the rest. Then it decides which
+// messages came first and which only followed.
 //
-// The package does not guess. A message without a signature is blamed on nothing, and a log passes
-// only if no line looks like a failure (signatures/alarm.yaml). A message after which the program
-// can continue counts only if the log does not show later success. The package contacts no node and
-// starts no program.
+// The package does not guess. A message without a signature has no cause, and a log passes only if
+// no line looks like a failure (signatures/alarm.yaml). A message after which the program can
+// continue counts only if the log shows no success after the message. The package contacts no node
+// and starts no program.
 package explain
 
 import (
@@ -38,9 +38,9 @@ type Source struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Explain reads the logs of one job, in one file or in one file per node or rank, and reports why
-// it died. Memory does not grow with the size of the logs. Logs that cannot be read to the end are
-// listed in the report, which covers all the others.
+// Explain reads the logs of one job and reports why the job died. The job may have one log, or one
+// log for each node or rank. The memory use does not grow with the size of the logs. If a log
+// cannot be read to the end, the report lists that log and covers all the others.
 func (c *Catalogue) Explain(sources []Source) Report {
 	seen := newTally(len(sources))
 	for i, source := range sources {
@@ -103,7 +103,7 @@ func sniff(file io.Reader) (in *bufio.Reader, start []byte) {
 }
 
 // asText returns the text of a file with this start, or an error if it is not text. If the start is
-// empty or could not be read, the error appears when the caller reads on.
+// empty or could not be read, the caller gets the error from the next read.
 func asText(in *bufio.Reader, start []byte, what string) (*bufio.Reader, error) {
 	switch {
 	case bytes.HasPrefix(start, []byte("PK\x03\x04")):
@@ -169,8 +169,8 @@ func flightDump(start []byte) bool {
 }
 
 // Readable reports whether a file with this start can be a log, or a dump of torch's flight
-// recorder, for which explain prints how to read it. Logs can contain NUL bytes: NFS leaves them
-// when two nodes write one file.
+// recorder, for which explain prints how to read it. Logs can contain NUL bytes: NFS leaves NUL
+// bytes when two nodes write to one file.
 func Readable(start []byte) bool {
 	if unpackerOf(start) != nil || wide(start) || flightDump(start) || len(start) == 0 {
 		return true
@@ -192,29 +192,30 @@ const Schema = 1
 type Report struct {
 	Schema   int `json:"schema"`
 	ExitCode int `json:"exit_code"` // 0 nothing failed, 1 a cause is known, 2 something failed and no cause is known
-	// Causes are the reasons why the job died, the root cause first. It is empty if nothing failed
-	// or no cause is known.
+	// Causes lists the reasons why the job died, the root cause first. It is empty if nothing
+	// failed or no cause is known.
 	Causes []Finding `json:"causes"`
-	// Program is the program's own failure, if it came before all others. Usually it is an
-	// exception without a signature.
+	// Program is the program's own failure, usually an exception without a signature. It is nil if
+	// another failure came first.
 	Program *Finding `json:"program,omitempty"`
-	// Unexplained are lines that look like a failure, the earliest first, if neither a cause nor
-	// the program's own failure explains them.
+	// Unexplained holds lines that look like a failure, the earliest first. It is nil if a cause or
+	// the program's own failure explains these lines.
 	Unexplained *Finding `json:"unexplained,omitempty"`
-	// Consequences followed from the causes, or from something that the logs do not show.
+	// Consequences lists the failures that followed from the causes, or from an event that the logs
+	// do not show.
 	Consequences []Finding `json:"consequences"`
 	Noise        []Finding `json:"noise"`
-	// Timeline is the first failure of each rank or node, the earliest first. It is empty if only
-	// one failed.
+	// Timeline lists the first failure of each rank or node, the earliest first. It is empty if
+	// only one rank or node failed.
 	Timeline []Death `json:"timeline,omitempty"`
-	// Network is what NCCL logged about its network, one entry per node.
+	// Network lists what NCCL logged about its network, with one entry for each node.
 	Network []Network `json:"network,omitempty"`
-	// Unread are the logs that could not be read to the end.
+	// Unread lists the logs that could not be read to the end.
 	Unread []Unread `json:"unread,omitempty"`
-	// Empty are the logs without any line.
+	// Empty lists the logs without any line.
 	Empty []string `json:"empty,omitempty"`
-	// Nameless counts messages whose rank or node was not recorded, because too many ranks or nodes
-	// logged the message, or one of them logged it too often.
+	// Nameless counts messages whose rank or node was not recorded. Either too many ranks or nodes
+	// logged the message, or a single rank or node logged the message too often.
 	Nameless int `json:"nameless,omitempty"`
 	Files    int `json:"files"`
 	Lines    int `json:"lines"`
@@ -227,24 +228,25 @@ type Unread struct {
 	Whole  bool   `json:"whole,omitempty"` // nothing of the log was read
 }
 
-// Finding is one cause, or one message without a cause, and the lines that show it.
+// Finding is one cause, or one message without a cause, with the log lines that show it.
 type Finding struct {
 	Cause    string     `json:"cause,omitempty"` // "" for the summaries of launchers and for noise
 	Check    string     `json:"check,omitempty"` // the check that finds the cause before the launch
 	Checks   []string   `json:"checks,omitempty"`
-	Title    string     `json:"title,omitempty"` // of the cause
+	Title    string     `json:"title,omitempty"` // title of the cause
 	Summary  string     `json:"summary"`         // what this log shows about the cause
 	Nodes    []string   `json:"nodes,omitempty"`
 	Ranks    []string   `json:"ranks,omitempty"`
-	Count    int        `json:"count"` // number of lines
+	Count    int        `json:"count"` // number of log lines
 	Evidence []Evidence `json:"evidence"`
 	Fix      []string   `json:"fix,omitempty"`
-	Where    []string   `json:"where,omitempty"`   // what to put for the placeholders in Fix, such as NODE
+	Where    []string   `json:"where,omitempty"`   // what to insert for the placeholders in Fix, such as NODE
 	Command  string     `json:"command,omitempty"` // command to run before the next launch
-	// MasterPort is the master's port according to the messages, so that a check can use it. 0 is
-	// unknown.
+	// MasterPort is the master's port according to the messages, so that a check can use the port.
+	// It is 0 if the port is unknown.
 	MasterPort int `json:"master_port,omitempty"`
-	// Hearsay means that only other ranks report the cause, not the rank or node that it hit.
+	// Hearsay means that only other ranks report the cause. The affected rank or node does not
+	// report it.
 	Hearsay bool `json:"hearsay,omitempty"`
 }
 
@@ -254,9 +256,9 @@ type Evidence struct {
 	Line int    `json:"line"` // the first line is 1
 	Node string `json:"node,omitempty"`
 	Rank string `json:"rank,omitempty"`
-	Time string `json:"time,omitempty"` // month to fraction of a second, as logged
+	Time string `json:"time,omitempty"` // the logged time, from the month to the fraction of a second
 	Text string `json:"text"`
-	// More are the further lines of an exception.
+	// More lists the further lines of an exception.
 	More []string `json:"more,omitempty"`
 }
 

@@ -21,7 +21,7 @@ const mostEvidence = 5
 type finding struct {
 	Finding
 	t    *tally
-	seen map[string]bool // nodes and ranks that were added already
+	seen map[string]bool // nodes and ranks that are already in the finding
 }
 
 func (t *tally) finding(f Finding) *finding {
@@ -37,8 +37,9 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	var advice []string
 	own := strongest(id, verdicts)
 	if len(own) > 0 {
-		// The headline comes from the strongest kind of message: from the first with its own title,
-		// else from the first that always has this cause, else from the first.
+		// The headline comes from a message of the strongest kind: the first message with its own
+		// title, otherwise the first message that always has this cause, otherwise the first
+		// message.
 		named := slices.IndexFunc(own, func(v verdict) bool { return v.kind == own[0].kind && v.signature.Title != "" })
 		if named < 0 {
 			named = slices.IndexFunc(own, func(v verdict) bool { return v.kind == own[0].kind && v.signature.Cause == id })
@@ -65,7 +66,7 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	if len(f.Nodes) > 0 {
 		values["node"] = f.Nodes[0]
 	}
-	values["target"] = cmp.Or(values["peer"], values["node"]) // the host that ssh was given, which pdsh names in its prefix
+	values["target"] = cmp.Or(values["peer"], values["node"]) // the host argument of ssh; pdsh writes it into the prefix
 	for _, line := range slices.Concat(advice, cause.Fix) {
 		filled, ok := fill(line, values, asArgument)
 		if !ok {
@@ -108,7 +109,7 @@ func (f *finding) addChecks(checks []string, values map[string]string) {
 	}
 }
 
-// of returns a cause with the title, checks and fixes of this message where it has its own.
+// of returns a cause in which the message's own title, checks and fixes replace those of the cause.
 func (s *Signature) of(cause Cause) Cause {
 	if s.Title != "" {
 		cause.Title = s.Title
@@ -122,7 +123,8 @@ func (s *Signature) of(cause Cause) Cause {
 	return cause
 }
 
-// unexplained returns the alarms after which the log shows no success, nil if there are none.
+// unexplained returns the alarms after which the log shows no success, or nil if there are no such
+// alarms.
 func (t *tally) unexplained(verdicts []verdict) *Finding {
 	f := t.finding(Finding{Summary: "These lines look like a failure, but no signature matches them"})
 	for _, v := range verdicts {
@@ -136,7 +138,8 @@ func (t *tally) unexplained(verdicts []verdict) *Finding {
 	return &f.Finding
 }
 
-// valuesOf returns the values of a message and of the other messages that give it its meaning.
+// valuesOf returns the values of a message, and the values of the other messages that determine its
+// meaning.
 func (t *tally) valuesOf(v verdict) map[string]string {
 	values := map[string]string{}
 	learn(values, v.values)
@@ -193,7 +196,7 @@ func (f *folded) findings() []Finding {
 	return all
 }
 
-// note adds the message of one speaker.
+// note adds the messages of one speaker to the finding.
 func (f *finding) note(v verdict) {
 	f.Count += v.count
 	if v.signature != nil && v.signature.Differs != "" {
@@ -217,7 +220,8 @@ func (f *finding) noteSpeaker(who speaker) {
 	}
 }
 
-// noteValues adds one speaker for each of the different values that should be the same.
+// noteValues adds one speaker for each value, if a value should be the same for all speakers but
+// differs.
 func (f *finding) noteValues(s *Signature) {
 	if f.seen["values "+s.ID] {
 		return
@@ -239,7 +243,7 @@ func (t *tally) evidence(e event) Evidence {
 	return found
 }
 
-// timeline returns the first failure of each speaker, nil if there is only one.
+// timeline returns the first failure of each speaker, or nil if only one speaker failed.
 func (t *tally) timeline(verdicts []verdict) []Death {
 	if t.many && slices.ContainsFunc(verdicts, func(v verdict) bool { return v.failed() && !v.at.known() }) {
 		return nil // without times, the order of lines in different logs is unknown
@@ -262,13 +266,14 @@ func (t *tally) timeline(verdicts []verdict) []Death {
 
 var (
 	placeholder = regexp.MustCompile(`\{(\w+)(?:\|([^{}]*))?\}`)
-	// harmless matches values that may be put into a command that a person will paste. The values
-	// come from a log, and its author is not trusted.
+	// harmless matches values that may be inserted into a command that a person will paste. The
+	// values come from a log, and the author of the log is not trusted.
 	harmless = regexp.MustCompile(`^[A-Za-z0-9._/@%+,=:][A-Za-z0-9._/@%+,=:-]*$`)
 )
 
-// fill replaces {name} in a sentence by the value of a message, and {name|words} by the value or,
-// without one, by the words. It returns false if a {name} has no value.
+// fill replaces {name} in a sentence with the message's value of that name. It replaces
+// {name|words} with the value, or with the words if there is no value. It returns false if a {name}
+// has no value.
 func fill(sentence string, values map[string]string, form func(name, value string) (string, bool)) (string, bool) {
 	complete := sentence != ""
 	filled := placeholder.ReplaceAllStringFunc(sentence, func(found string) string {
@@ -298,7 +303,7 @@ func inWords(name, value string) (string, bool) {
 
 func asArgument(_, value string) (string, bool) { return value, harmless.MatchString(value) }
 
-// blanksIn returns the placeholders, such as NODE, that stay in a sentence after it is filled.
+// blanksIn returns the placeholders, such as NODE, that remain in a sentence after fill.
 func blanksIn(sentence string, values map[string]string) (words []string) {
 	for _, found := range placeholder.FindAllStringSubmatch(sentence, -1) {
 		if _, told := asArgument(found[1], values[found[1]]); !told && tables().Blanks[found[2]] != "" {
@@ -316,8 +321,8 @@ func with(values map[string]string, name, value string) map[string]string {
 	return all
 }
 
-// Plain returns sentences without values: {name|words} becomes the words, {name} the name in
-// capitals.
+// Plain returns sentences without values. It replaces {name|words} with the words, and {name} with
+// the name in capitals.
 func Plain(sentences []string) []string {
 	plain := make([]string, len(sentences))
 	for i, sentence := range sentences {
@@ -332,12 +337,13 @@ func Plain(sentences []string) []string {
 	return plain
 }
 
-// counted is the size of the reference count that follows a segment since NCCL 2.16. Messages about
-// the file include it, messages about the segment do not.
+// counted is the size in bytes of the reference count that follows a segment since NCCL 2.16. The
+// sizes in messages about the file include the reference count. The sizes in messages about the
+// segment do not.
 const counted = 4
 
-// derive adds values that follow from others: the purpose of an NCCL segment from its size, and the
-// name of a release from its number.
+// derive adds values that follow from other values. The size of an NCCL segment gives its purpose,
+// and the number of a release gives its name.
 func derive(values map[string]string) {
 	if release, ok := releaseOf(values["version"]); ok {
 		values["version"] = release

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// verdict is an occurrence and its meaning in this log.
+// verdict is an occurrence of a message and the message's meaning in this log.
 type verdict struct {
 	*occurrence
 	kind   Kind
 	cause  string
-	beside []string          // the signatures that give it this meaning
+	beside []string          // the signatures that give the message this meaning
 	fix    []string          // the fixes for this meaning
 	apart  map[string]string // the values for Signature.Apart, if the message has that meaning
 }
@@ -21,7 +21,7 @@ func (v verdict) failed() bool {
 	return v.kind == Proof || v.kind == Symptom || v.kind == Echo || v.kind == Program
 }
 
-// judge decides which failures came first and which followed from them.
+// judge decides which failures came first and which failures only followed.
 func (c *Catalogue) judge(t *tally) Report {
 	verdicts := t.verdicts()
 	inOrder(verdicts)
@@ -40,7 +40,7 @@ func (c *Catalogue) judge(t *tally) Report {
 		case v.kind == Noise:
 			noise.add(v)
 		case v.kind == Program && program != nil && v.exception == program.exception && v.signature == program.signature:
-			own.add(v) // on any rank
+			own.add(v) // the same failure of the program, on any rank
 		case v.kind == Summary, v.kind == Program:
 			consequences.add(v)
 		case v.cause != "" && !slices.Contains(blamed, v.cause):
@@ -67,7 +67,7 @@ func (c *Catalogue) judge(t *tally) Report {
 	return r
 }
 
-// verdicts returns all occurrences with the meaning that the other messages give them.
+// verdicts returns all occurrences, each with the meaning that follows from the other messages.
 func (t *tally) verdicts() []verdict {
 	all := make([]verdict, 0, len(t.occurrences))
 	for _, h := range t.occurrences {
@@ -96,7 +96,8 @@ func (t *tally) verdicts() []verdict {
 	return all
 }
 
-// together adds what only the messages of all ranks together show about a collective.
+// together adds to the verdicts what only the messages of all ranks together show about a
+// collective.
 func (t *tally) together(verdicts []verdict) {
 	number, calls := t.apart()
 	missing := t.missing()
@@ -160,8 +161,8 @@ func (t *tally) after(v verdict, ends map[int]int) outcome {
 	for file := range ends {
 		failed = failed || file != v.file
 	}
-	// Ranks with their own logs can show that the start succeeded. The time of that is unknown, so
-	// it does not excuse a rank that died.
+	// The separate logs of other ranks can show that the start succeeded. The time of that success
+	// is unknown, so it does not excuse a rank that died.
 	elsewhere := v.kind != Proof && v.kind != Program && v.kind != Alarm && (len(t.progress) > 1 || len(t.progress) == 1 && own == nil)
 	switch {
 	case !failed && (own.after(v.last) || elsewhere):
@@ -194,9 +195,10 @@ func inOrder(verdicts []verdict) {
 	})
 }
 
-// rootsOf returns the root causes, the first one first, and the program's own exception if that is
-// the root. Messages that name their own cause are always roots. Without them the first failure is
-// the root, and if there are only echoes, their cause.
+// rootsOf returns the root causes in the order of the failures, and the program's own exception if
+// that exception is the root. Messages that name their own cause are always roots. Without such
+// messages the first failure is the root. If there are only echoes, the cause of the echoes is the
+// root.
 func rootsOf(verdicts []verdict) (causes []string, program *occurrence) {
 	for _, v := range verdicts {
 		if v.kind == Proof && !slices.Contains(causes, v.cause) {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// longest is the number of bytes of a line that are held at once. The rest is treated as a
-	// separate line with the same number.
+	// longest is the maximum number of bytes of a line that are held at once. The rest of the line
+	// is treated as a separate line with the same number.
 	longest = 64 << 10
 	// remembered is the number of earlier lines that are kept, to find the last time stamp and to
 	// join wrapped text.
@@ -22,8 +22,8 @@ const (
 )
 
 // line is one line as a program wrote it. Text that a program overwrites with carriage returns,
-// such as a progress bar, and text of several programs in one line become several lines with the
-// same number.
+// such as a progress bar, becomes several lines with the same number. A line with text of several
+// programs becomes several such lines too.
 type line struct {
 	number int
 	text   []byte
@@ -35,9 +35,9 @@ type reader struct {
 	number  int
 	midLine bool   // the next piece belongs to the same line
 	rest    []byte // text after a carriage return
-	head    []byte // prefix of a line that has carriage returns
-	heading bool   // head belongs to the line of rest
-	headed  int    // how often the prefix was searched
+	head    []byte // prefix of the line that has carriage returns
+	heading bool   // rest belongs to the line that begins with head
+	headed  int    // how many times the prefix was searched
 	seams   seams
 	err     error // if set, nothing more can be read
 }
@@ -78,8 +78,8 @@ func (r *reader) read() (line, error) {
 	}
 }
 
-// withPrefix puts the prefix of its line before text that follows a carriage return. Launchers
-// write a prefix once per line, and not again when a progress bar starts over.
+// withPrefix puts the prefix of the line before text that follows a carriage return. Launchers
+// write a prefix once for each line. They do not repeat the prefix when a progress bar starts over.
 func (r *reader) withPrefix(text []byte, more bool) []byte {
 	switch {
 	case r.heading && (len(r.head) == 0 || bytes.Contains(text, []byte("%|"))):
@@ -95,7 +95,8 @@ func (r *reader) withPrefix(text []byte, more bool) []byte {
 	return text
 }
 
-// mostHeaded limits the time that carriage returns can cost.
+// mostHeaded limits the number of prefix searches, because a log may contain very many carriage
+// returns.
 const mostHeaded = 100_000
 
 func decoration(text []byte) []byte {
@@ -124,8 +125,8 @@ func (r *recent) before(n int) (line, bool) {
 }
 
 var (
-	// escapes matches ECMA-48 control sequences and operating system commands, and the sequences of
-	// ECMA-35 that select character sets.
+	// escapes matches the control sequences and operating system commands of ECMA-48. It also
+	// matches the sequences of ECMA-35 that select character sets.
 	escapes = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\^-~])`)
 	// bar matches a progress bar as tqdm draws it. Text after it on the same line comes from
 	// another writer.
@@ -137,7 +138,7 @@ func plainText(text []byte) []byte {
 	if bytes.IndexByte(text, 0x1b) >= 0 {
 		text = escapes.ReplaceAll(text, nil)
 	}
-	text = bytes.TrimLeft(text, "\x00") // NFS leaves NULs when two nodes write one file
+	text = bytes.TrimLeft(text, "\x00") // NFS leaves NUL bytes when two nodes write to one file
 	if !utf8.Valid(text) {
 		text = bytes.ToValidUTF8(text, []byte("\ufffd"))
 	}
@@ -149,10 +150,10 @@ func plainText(text []byte) []byte {
 	return text
 }
 
-// seams finds the places where ranks wrote into each other's lines: the prefix of one follows the
-// text of another, and the rest of the cut text comes later or never.
+// seams finds the places where ranks wrote into each other's lines. At a seam, the prefix of one
+// rank follows the text of another rank. The rest of the cut text comes later in the log or never.
 type seams struct {
-	hosts map[string]bool // hosts with which NCCL's own lines began
+	hosts map[string]bool // host names at the beginning of NCCL's own lines
 	rest  []byte          // rest of the line after the seam
 }
 
@@ -160,8 +161,8 @@ type seams struct {
 const mostHosts = 4096
 
 var (
-	// marks are the start and the full pattern of torch's prefix and of the prefix of DeepSpeed's
-	// logger.
+	// marks lists the prefixes of torch and of DeepSpeed's logger. Each entry has the first bytes
+	// and the full pattern of a prefix.
 	marks = []struct {
 		text   []byte
 		prefix *regexp.Regexp
@@ -173,11 +174,11 @@ var (
 	ncclSeam = regexp.MustCompile(`([\w.-]+):\d+:\d+ \[-?\d+\] NCCL `)
 )
 
-// longestMark is the maximum length of one of these prefixes.
+// longestMark is the maximum length in bytes of a prefix in marks.
 const longestMark = 32
 
-// apart returns the line up to the first seam. The rest becomes the next line, with the same
-// number.
+// apart returns the line up to the first seam. The rest of the line becomes the next line, with the
+// same number.
 func (s *seams) apart(text []byte) []byte {
 	s.rest = nil
 	at := len(text)
@@ -204,13 +205,13 @@ func (s *seams) apart(text []byte) []byte {
 }
 
 // ends reports whether a message may end with c. A prefix in its usual place follows another
-// prefix, which ends differently.
+// prefix, and other prefixes end with other characters.
 func ends(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || digit(c) || bytes.IndexByte([]byte(".!?)'\"%]}"), c) >= 0
 }
 
-// nccl returns the position where the line of another NCCL process begins. It knows host names from
-// lines that begin with them, because text before the host may be joined to its name.
+// nccl returns the position where the line of another NCCL process begins. It accepts only host
+// names with which other lines began, because text before the host may run into the host's name.
 func (s *seams) nccl(text []byte, first int) int {
 	if host, _, found := bytes.Cut(text[:first], []byte(":")); found && len(host) <= longestName && !s.hosts[string(host)] && len(s.hosts) < mostHosts && ncclSeam.Match(text[:min(len(text), first+len(ncclMark))]) {
 		if s.hosts == nil {

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// wrapped is the largest number of lines, each with its own prefix, into which a terminal or a
-	// form may break a message.
+	// wrapped is the maximum number of lines into which a terminal or a form may break a message.
+	// Each of these lines has its own prefix.
 	wrapped = 4
-	// mostVain limits how often a line that might begin a message is joined with the lines after
-	// it.
+	// mostVain limits how many times a line that might begin a message is joined with the following
+	// lines without a match.
 	mostVain = 1000
-	// mostTimes limits how often one message is examined closely per log. After that it is only
-	// counted.
+	// mostTimes limits how many times one message is examined closely in each log. Further
+	// repetitions are only counted.
 	mostTimes = 10_000
-	// looked is how many lines back a time stamp is searched for a line without one.
+	// looked is how many earlier lines are searched for a time stamp if a line has none.
 	looked = remembered - 1
 )
 
-// event is one message that matches a signature, or an exception or alarm.
+// event is one message that matches a signature, or one exception or alarm.
 type event struct {
 	signature *Signature
 	exception string            // text of an exception or alarm whose meaning no signature knows
-	values    map[string]string // by group name of the pattern
+	values    map[string]string // values of the message, by group name of the pattern
 	told      *furtherLines     // further lines of an exception, nil for other messages
 	speaker
 	at       stamp
@@ -35,20 +35,20 @@ type event struct {
 	line     int
 	position int // line number over all sources
 	text     string
-	digest   uint64 // of the line
+	digest   uint64 // digest of the line
 }
 
 type matcher struct {
 	catalogue  *Catalogue
 	file       int
-	node       string // node of the whole file, "" if only the lines can tell it
+	node       string // node of the whole file, "" if only the lines can show the node
 	recent     recent
 	clock      stamp            // the last time stamp that was found
-	asked      int              // number of lines that had been read then
-	vain       map[*pattern]int // how often the pattern was possible but did not match
+	asked      int              // number of lines that had been read when the time stamp was found
+	vain       map[*pattern]int // how many times the pattern was possible but did not match
 	repeats    map[*Signature]repeat
-	same       map[uint64]*occurrence // by digest of the line
-	speakers   map[saying]bool        // speakers that were already examined, of messages that are only counted
+	same       map[uint64]*occurrence // occurrences by the digest of their line
+	speakers   map[saying]bool        // speakers of frequent messages that were already examined
 	open       []half
 	own        []event // exceptions and alarms that may turn out to be the start of a message
 	tracebacks tracebacks
@@ -74,7 +74,7 @@ type half struct {
 	pattern *pattern
 	text    string
 	who     speaker
-	number  int // of its first line
+	number  int // number of the message's first line
 	lines   int
 }
 
@@ -84,7 +84,8 @@ type saying struct {
 	word string
 }
 
-// mostSpeakers limits how many more lines are examined closely because their first word is new.
+// mostSpeakers limits how many additional lines are examined closely because their first word is
+// new.
 const mostSpeakers = 4096
 
 // take processes the next line of the log.
@@ -100,7 +101,7 @@ func (m *matcher) take(l scanned) {
 		return
 	}
 	switch p := l.first; {
-	case p != nil && p.silent() && !p.beside(l.candidates): // long logs are long because a success message repeats a million times
+	case p != nil && p.silent() && !p.beside(l.candidates): // fast path: in a long log, one success message may occur a million times
 		m.open = m.open[:0]
 		m.seen.add(event{signature: p.Signature, file: m.file, line: l.number, position: m.seen.position})
 		return
@@ -113,7 +114,7 @@ func (m *matcher) take(l scanned) {
 	message, who := peel(string(l.text))
 	if tableEnd.MatchString(message) {
 		who = m.recent.inTable(who)
-		l.digest = 0 // containers on all nodes have the same process IDs
+		l.digest = 0 // equal lines may come from different nodes, because containers on all nodes have the same process IDs
 	}
 	if m.goesOn(message) {
 		return
@@ -129,7 +130,7 @@ func (m *matcher) take(l scanned) {
 		}
 		var at int
 		var values map[string]string
-		// An alarm that was already found has no values, and its whole line is shown.
+		// An alarm that was already found has no values, and the report shows its whole line.
 		if p != l.first || p.Kind != Alarm || len(message) > widest {
 			var ok bool
 			if at, _, values, ok = p.match(message); !ok {
@@ -160,12 +161,12 @@ func (m *matcher) take(l scanned) {
 	}
 }
 
-// undecided is the number of lines after an exception in which it may still prove to be the reason
-// for another one.
+// undecided is the number of lines after an exception within which another line may show that the
+// exception caused another exception.
 const undecided = 3
 
-// settle reports exceptions without a signature once they can no longer be the start of a message
-// and have not led to another exception.
+// settle reports exceptions without a signature. It waits until an exception can no longer be the
+// start of a message and has not led to another exception.
 func (m *matcher) settle(text []byte) {
 	if len(m.own) > 0 && chains(text) {
 		_, who := peel(string(text))
@@ -181,7 +182,7 @@ func (m *matcher) settle(text []byte) {
 	})
 }
 
-// end reports what is still open at the end of a log, such as a traceback without its exception.
+// end reports what is incomplete at the end of a log, such as a traceback without its exception.
 func (m *matcher) end() {
 	for _, e := range append(m.own, m.tracebacks.cut()...) {
 		m.found(e)
@@ -193,13 +194,14 @@ func (p *pattern) beside(candidates []*pattern) bool {
 	return p.Kind == Context && candidates[len(candidates)-1].Kind == Alarm
 }
 
-// allVain reports whether all candidates were possible so often without a match that they are no
-// longer tried.
+// allVain reports whether all candidates have failed to match so often that they are no longer
+// tried.
 func (m *matcher) allVain(candidates []*pattern) bool {
 	return !slices.ContainsFunc(candidates, func(p *pattern) bool { return m.vain[p] < mostVain })
 }
 
-// straddle opens the messages whose literal text was broken by the end of the previous line.
+// straddle opens the messages whose literal text begins on the previous line and ends on the
+// current line.
 func (m *matcher) straddle(broken []*pattern) {
 	if len(broken) == 0 {
 		return
@@ -213,8 +215,8 @@ func (m *matcher) straddle(broken []*pattern) {
 	}
 }
 
-// goesOn joins open messages from earlier lines with this line and reports whether one of them now
-// matches.
+// goesOn joins open messages from earlier lines with the current line and reports whether one of
+// the messages now matches.
 func (m *matcher) goesOn(message string) bool {
 	still := m.open[:0]
 	for _, h := range m.open {
@@ -250,8 +252,8 @@ func (m *matcher) found(e event) {
 	}
 }
 
-// again counts a line that is an exact repetition, or a message of this speaker that was examined
-// often enough. It reports whether it counted the line.
+// again counts a line that repeats an earlier line exactly, and a message that was already examined
+// often enough for this speaker. It reports whether it counted the line.
 func (m *matcher) again(s *Signature, l scanned) bool {
 	h := m.same[l.digest]
 	counted := false
@@ -279,7 +281,8 @@ func (m *matcher) newcomer(s *Signature, text []byte) bool {
 	return true
 }
 
-// place adds file, position, speaker and time to an event, as far as the earlier lines show them.
+// place adds the file, the position, the speaker and the time to an event, as far as the earlier
+// lines show them.
 func (m *matcher) place(e event) event {
 	m.seen.homes.learn(e, m.file)
 	e.file, e.position = m.file, m.seen.position
@@ -305,7 +308,7 @@ func (m *matcher) now() stamp {
 	return m.clock
 }
 
-// widest is the maximum length of a message that is shown as evidence.
+// widest is the maximum length in bytes of a message that is shown as evidence.
 const widest = 400
 
 // evidence returns the part of a message around the match. "…" marks where text was cut.
@@ -331,5 +334,5 @@ func evidence(message string, at int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// longestWord is how far from the cut a word boundary is searched.
+// longestWord is how many bytes from the cut a word boundary is searched.
 const longestWord = 40

@@ -11,21 +11,21 @@ import (
 	"preflight/internal/text"
 )
 
-// Network is what NCCL chose on one node and what looks odd about it, as logged with
+// Network holds what NCCL chose on one node and what is unusual about that choice, as logged with
 // NCCL_DEBUG=INFO. Fields that the log does not show are empty.
 type Network struct {
-	Node        string            `json:"node,omitempty"` // NCCL's name for it: the host name up to the first dot
+	Node        string            `json:"node,omitempty"` // NCCL's name for the node: the host name up to the first dot
 	NCCL        string            `json:"nccl_version,omitempty"`
-	Nodes       int               `json:"nodes,omitempty"`      // of the largest communicator; logged since NCCL 2.20
+	Nodes       int               `json:"nodes,omitempty"`      // number of nodes of the largest communicator; logged since NCCL 2.20
 	Bootstrap   *Interface        `json:"bootstrap,omitempty"`  // the interface for the first connections between ranks
 	Net         string            `json:"network,omitempty"`    // IB, Socket or a plugin's name
 	Provider    string            `json:"provider,omitempty"`   // libfabric's provider, if the plugin uses libfabric
-	Interfaces  []Interface       `json:"interfaces,omitempty"` // for sockets
+	Interfaces  []Interface       `json:"interfaces,omitempty"` // interfaces that NCCL uses for sockets
 	HCAs        []HCA             `json:"hcas,omitempty"`
 	NoHCA       bool              `json:"no_hca,omitempty"`      // NCCL looked for RDMA devices and found none
 	Connections []string          `json:"connections,omitempty"` // kinds: NET/IB/GDRDMA, NET/Socket, P2P/CUMEM, P2P/IPC, SHM/direct, …
-	Variables   map[string]string `json:"variables,omitempty"`   // that NCCL logs as set
-	Slow        []string          `json:"slow,omitempty"`        // what costs speed, or probably does
+	Variables   map[string]string `json:"variables,omitempty"`   // variables that NCCL logs as set
+	Slow        []string          `json:"slow,omitempty"`        // settings that cost speed, or probably do
 }
 
 // Interface is a network interface that NCCL uses for sockets.
@@ -36,12 +36,12 @@ type Interface struct {
 
 // HCA is one port of an RDMA device, or several ports that NCCL merged.
 type HCA struct {
-	Name string `json:"name"`           // mlx5_0:1
+	Name string `json:"name"`           // for example mlx5_0:1
 	Link string `json:"link,omitempty"` // IB or RoCE
 	GDR  string `json:"gdr,omitempty"`  // GPUDirect RDMA: enabled or disabled
 }
 
-// String returns one line about NCCL's choices. It is the same for nodes of the same kind.
+// String returns one line about NCCL's choices. The line is the same for nodes of the same kind.
 func (n Network) String() string {
 	var parts []string
 	if n.NCCL != "" {
@@ -84,13 +84,13 @@ func hcaNames(hcas []HCA) (names []string) {
 
 const (
 	socket = "Socket"
-	// mostShown is the maximum number of devices or versions that one sentence names.
+	// mostShown is the maximum number of devices or versions in one sentence.
 	mostShown = 8
-	// Limits on what a hostile log can make us remember.
+	// These limits bound the memory that a hostile log can use.
 	mostNetworks  = 4096
 	mostDevices   = 64
 	mostVariables = 64
-	mostKinds     = 24 // of connections
+	mostKinds     = 24 // kinds of connections
 	longestValue  = 120
 	longestName   = 64
 )
@@ -99,7 +99,7 @@ const (
 type networks struct {
 	nodes    map[string]*gathered
 	order    []*gathered
-	versions map[string]string // NCCL version by the node of the file: before 2.24 only rank 0 logs it, on a line without a host
+	versions map[string]string // NCCL's version by the node of the file; before 2.24 only rank 0 logs the version, on a line without a host
 }
 
 func newNetworks() networks {
@@ -109,13 +109,13 @@ func newNetworks() networks {
 // gathered is a Network that is still being filled.
 type gathered struct {
 	Network
-	file   string // node of the first file with a line of this node
+	file   string // node to which the first log with a line of this node belongs
 	nets   []string
 	staged bool // a rank receives over RDMA without GPUDirect RDMA
-	noPeer bool // the driver refuses P2P between GPUs that are connected
+	noPeer bool // the driver refuses P2P between connected GPUs
 }
 
-// summary returns one Network per node, in the order of the nodes' first lines.
+// summary returns one Network for each node, in the order of the nodes' first lines.
 func (n *networks) summary() []Network {
 	inFile := map[string]bool{}
 	for _, g := range n.order {
@@ -139,7 +139,8 @@ func (n *networks) summary() []Network {
 	return done
 }
 
-// finish sets the network if the log does not name it, because it is cut or older than NCCL 2.6.
+// finish sets the network if the log does not name it. This happens if the log is cut or NCCL is
+// older than 2.6.
 func (g *gathered) finish() {
 	slices.Sort(g.Connections)
 	for _, kind := range g.Connections {
@@ -157,14 +158,14 @@ func (g *gathered) finish() {
 	g.Net = strings.Join(g.nets, ", ")
 }
 
-// findOddities adds what costs speed on each node, or probably does, and what differs from the
-// other nodes.
+// findOddities adds to each node the settings that cost speed, or probably do, and the values that
+// differ from the other nodes.
 func findOddities(all []*gathered) {
 	nodes := 0
 	for _, g := range all {
 		nodes = max(nodes, g.Nodes)
 	}
-	if nodes == 0 { // NCCL logs the number only since 2.20; several nodes in the logs show it too
+	if nodes == 0 { // NCCL logs the number of nodes only since 2.20, so count the nodes in the logs
 		nodes = len(all)
 	}
 	usual := differences(all, "network", func(g *gathered) string { return g.Net })
@@ -184,8 +185,8 @@ func findOddities(all []*gathered) {
 	}
 }
 
-// differences reports the nodes whose value differs from the majority's, or all nodes if no value
-// has a majority. It returns the majority's value, "" if there is none.
+// differences reports the nodes whose value differs from the majority's value, or all nodes if no
+// value has a majority. It returns the majority's value, or "" if there is no majority.
 func differences(all []*gathered, what string, of func(*gathered) string) (usual string) {
 	counts, known := map[string]int{}, 0
 	for _, g := range all {
@@ -233,7 +234,8 @@ func overRDMA(kind string) bool {
 
 func direct(kind string) bool { return strings.HasSuffix(kind, gdr) }
 
-// on reports whether a variable turns a setting on. NCCL reads a number; any number but 0 means on.
+// on reports whether a variable turns a setting on. NCCL reads the value as a number, and any
+// number except 0 means on.
 func (g *gathered) on(variable string) bool {
 	value := g.Variables[variable]
 	return value != "" && value != "0"
@@ -256,14 +258,14 @@ func (g *gathered) sockets(usual string) {
 	}
 }
 
-// virtualNames are name prefixes of interfaces that do not leave the machine.
+// virtualNames lists the name prefixes of interfaces that do not reach other machines.
 var virtualNames = []string{"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "podman", "lxc", "lxdbr", "kube-", "weave", "tailscale", "wg", "tun", "tap", "zt"}
 
 func virtual(name string) bool {
 	return name == "lo" || slices.ContainsFunc(virtualNames, func(v string) bool { return strings.HasPrefix(name, v) })
 }
 
-// virtual reports interfaces that do not reach other nodes, or only by a detour.
+// virtual reports interfaces that do not reach other nodes, or reach them only by a detour.
 func (g *gathered) virtual() {
 	var used []Interface
 	if g.Bootstrap != nil {
@@ -279,7 +281,7 @@ func (g *gathered) virtual() {
 	}
 }
 
-// direct reports a network that does not read and write GPU memory itself.
+// direct reports a network that does not access GPU memory directly.
 func (g *gathered) direct() {
 	if p := g.Provider; p == "tcp" || p == "sockets" || strings.HasPrefix(p, "tcp;") {
 		g.slow("libfabric's provider is %s, which uses TCP sockets", p)

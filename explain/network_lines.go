@@ -12,7 +12,7 @@ import (
 )
 
 // take reads one line. Most lines are not NCCL's, and NCCL can log a hundred megabytes about
-// channels, so neither kind may cost a regular expression.
+// channels. So take uses no regular expression on either kind of line.
 func (n *networks) take(file string, text []byte) {
 	at := bytes.Index(text, []byte("NCCL "))
 	if at < 0 {
@@ -21,7 +21,7 @@ func (n *networks) take(file string, text []byte) {
 	switch rest := text[at+len("NCCL "):]; {
 	case bytes.HasPrefix(rest, []byte("INFO ")):
 		message := strings.TrimRight(string(rest[len("INFO "):]), " ")
-		if !strings.Contains(message, " NCCL INFO ") { // otherwise two ranks wrote into one line
+		if !strings.Contains(message, " NCCL INFO ") { // if the message has " NCCL INFO " again, two ranks wrote into one line
 			n.info(file, text[:at], message)
 		}
 	case bytes.HasPrefix(rest, []byte("version ")):
@@ -36,7 +36,8 @@ func (n *networks) take(file string, text []byte) {
 
 // info reads a message of NCCL_DEBUG=INFO.
 func (n *networks) info(file string, prefix []byte, message string) {
-	// Channel 00/0 : 0[0] -> 1[1] via P2P/IPC; "Ring" before 2.7, "Coll" and "CollNet" with SHARP
+	// For example "Channel 00/0 : 0[0] -> 1[1] via P2P/IPC". The first word is "Ring" before 2.7,
+	// and "Coll" or "CollNet" with SHARP.
 	if route, via, found := strings.Cut(message, " via "); found && strings.Contains(route, " : ") && (message[0] == 'C' || message[0] == 'R') {
 		if g := n.node(file, prefix); g != nil {
 			g.connection(strings.HasSuffix(route, "[receive]"), via)
@@ -53,7 +54,7 @@ func (n *networks) info(file string, prefix []byte, message string) {
 	}
 }
 
-// forms maps the beginnings of messages to their readers, for NCCL 2.3 to 2.30.
+// forms maps the beginnings of messages to the functions that read them, for NCCL 2.3 to 2.30.
 var forms = []struct {
 	head string
 	take func(g *gathered, rest string)
@@ -69,13 +70,13 @@ var forms = []struct {
 	{"NET/", (*gathered).gpuDirect},
 	{"Bootstrap : Using ", (*gathered).bootstrap},
 	{"Bootstrap: Using ", (*gathered).bootstrap}, // since 2.24
-	{"NCCL version ", (*gathered).ownVersion},    // since 2.24, on all ranks
+	{"NCCL version ", (*gathered).ownVersion},    // since 2.24, logged by all ranks
 	{"P2P is disabled between ", (*gathered).refused},
 	{"peer query failed between ", (*gathered).refused},
 	{"Could not enable P2P between ", (*gathered).refused},
 }
 
-// node returns the collection for the node that wrote a line with this prefix, nil if there are too
+// node returns the entry of the node that wrote a line with this prefix, or nil if there are too
 // many nodes.
 func (n *networks) node(file string, prefix []byte) *gathered {
 	name := hostOf(prefix)
@@ -94,7 +95,7 @@ func (n *networks) node(file string, prefix []byte) *gathered {
 }
 
 // hostOf returns the host in NCCL's own prefix, host:pid:tid [device], or nil. It reads backwards,
-// because launchers and NCCL_DEBUG_TIMESTAMP_FORMAT put arbitrary text before it.
+// because launchers and NCCL_DEBUG_TIMESTAMP_FORMAT put arbitrary text before the prefix.
 func hostOf(prefix []byte) []byte {
 	prefix = bytes.TrimRight(prefix, " ")
 	if open := bytes.LastIndexByte(prefix, '['); open >= 0 && bytes.HasSuffix(prefix, []byte("]")) {
@@ -121,15 +122,15 @@ func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' |
 // kept returns a copy of the start of a text. The copy does not keep the whole line in memory.
 func kept(text string, most int) string { return own(text[:min(len(text), most)]) }
 
-// addNew appends a value that the list does not have yet, if the list has fewer than most values.
+// addNew appends a value if the list does not contain it yet and has fewer than most values.
 func addNew[T comparable](list *[]T, one T, most int) {
 	if len(*list) < most && !slices.Contains(*list, one) {
 		*list = append(*list, one)
 	}
 }
 
-// release returns 2.21.5 for "2.21.5+cuda12.4". It does not accept "NCCL version 2.21.5" from other
-// programs, because some torch versions write 2.10.3 as 21.0.3.
+// release returns 2.21.5 for "2.21.5+cuda12.4". It requires "+cuda", because other programs also
+// log "NCCL version", and some torch versions write 2.10.3 as 21.0.3.
 func release(text string) string {
 	nccl, _, found := strings.Cut(text, "+cuda")
 	if !found || nccl == "" || len(nccl) > 32 || !digit(nccl[0]) || strings.Contains(nccl, " ") {
@@ -144,7 +145,8 @@ func (g *gathered) ownVersion(rest string) {
 	}
 }
 
-// communicator reads "0x55d0 rank 0 nRanks 4 nNodes 2 localRanks 2 localRank 0 MNNVL 0".
+// communicator reads messages such as "0x55d0 rank 0 nRanks 4 nNodes 2 localRanks 2 localRank 0
+// MNNVL 0".
 func (g *gathered) communicator(rest string) {
 	if _, count, found := strings.Cut(rest, " nNodes "); found {
 		count, _, _ = strings.Cut(count, " ")
@@ -163,8 +165,8 @@ func (g *gathered) connection(receives bool, via string) {
 
 const gdr = "/GDRDMA"
 
-// local are the kinds of connections within a node, and for MNNVL also across nodes. Until 2.7,
-// "P2P/common device" means two ranks on one GPU.
+// local lists the kinds of connections within a node. MNNVL connections may also cross nodes. Until
+// 2.7, "P2P/common device" means two ranks on one GPU.
 var local = []string{
 	"P2P/CUMEM", "P2P/IPC", "P2P/direct pointer", "P2P/MNNVL", "P2P/indirect", "P2P/common device", "SHM/direct", "SHM/CE",
 }
@@ -181,7 +183,7 @@ func kindOf(via string) string {
 		return "SHM"
 	}
 	family, rest, _ := strings.Cut(via, "/")
-	name, device, _ := strings.Cut(rest, "/") // a plugin's name may contain blanks
+	name, device, _ := strings.Cut(rest, "/") // a plugin's name may contain spaces
 	if family != "NET" && family != "COLLNET" || name == "" || len(name) > longestName/2 || device == "" || !digit(device[0]) {
 		return ""
 	}
@@ -192,8 +194,8 @@ func kindOf(via string) string {
 	return kind
 }
 
-// variable reads "IB_DISABLE set by environment to 1." and "IB_HCA set to mlx5". All versions
-// except the latest put a full stop after numbers.
+// variable reads messages such as "IB_DISABLE set by environment to 1." and "IB_HCA set to mlx5".
+// All NCCL versions except the latest put a full stop after numbers.
 func (g *gathered) variable(rest string) {
 	name, value, found := strings.Cut(rest, " set by environment to ")
 	if !found {
@@ -216,7 +218,7 @@ func (g *gathered) variable(rest string) {
 // mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}".
 var listed = lazyregexp.New(`\[\d+\] ?([\w.:+-]{1,64})/([\w/]+)`)
 
-// hcas reads "[0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB …".
+// hcas reads lists such as "[0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB …".
 func (g *gathered) hcas(list string) {
 	list, _, _ = strings.Cut(list, ";")
 	for _, found := range listed.FindAllStringSubmatch(list, mostDevices) {
@@ -226,8 +228,8 @@ func (g *gathered) hcas(list string) {
 	}
 }
 
-// hca returns the device with this name. It adds a new one if needed, and returns nil if there are
-// too many.
+// hca returns the device with this name. If the device is new, hca adds it. It returns nil if there
+// are too many devices.
 func (g *gathered) hca(name string) *HCA {
 	if i := slices.IndexFunc(g.HCAs, func(h HCA) bool { return h.Name == name }); i >= 0 {
 		return &g.HCAs[i]
@@ -239,7 +241,7 @@ func (g *gathered) hca(name string) *HCA {
 	return &g.HCAs[len(g.HCAs)-1]
 }
 
-// gpuDirect reads "IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)".
+// gpuDirect reads messages such as "IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)".
 func (g *gathered) gpuDirect(rest string) {
 	net, state, _ := strings.Cut(rest, " : GPU Direct RDMA ")
 	state, device, _ := strings.Cut(state, " for ")
@@ -250,7 +252,7 @@ func (g *gathered) gpuDirect(rest string) {
 	}
 	state = strings.ToLower(state)
 	known := false
-	for i := range g.HCAs { // listed with the port after the name
+	for i := range g.HCAs { // the list has the port after the name
 		if name, _, _ := strings.Cut(g.HCAs[i].Name, ":"); name == device {
 			g.HCAs[i].GDR, known = state, true
 		}
@@ -263,7 +265,7 @@ func (g *gathered) gpuDirect(rest string) {
 	}
 }
 
-// provider reads "provider is efa, fabric is efa (found 4 nics)" of aws-ofi-nccl.
+// provider reads messages of aws-ofi-nccl such as "provider is efa, fabric is efa (found 4 nics)".
 func (g *gathered) provider(rest string) {
 	if _, name, found := strings.Cut(rest, "rovider is "); found && g.Provider == "" {
 		name, _, _ = strings.Cut(name, " ")
@@ -271,7 +273,7 @@ func (g *gathered) provider(rest string) {
 	}
 }
 
-// interfaces reads "[0]eth0:10.0.0.1<0> [1]ib0:10.1.0.1<0>".
+// interfaces reads lists such as "[0]eth0:10.0.0.1<0> [1]ib0:10.1.0.1<0>".
 func (g *gathered) interfaces(list string) {
 	for field := range strings.FieldsSeq(list) {
 		if i := iface(field); i.Name != "" {
@@ -287,7 +289,8 @@ func (g *gathered) bootstrap(rest string) {
 	}
 }
 
-// iface reads "[0]eth0:10.0.0.1<0>". The name is empty if the text is something else.
+// iface reads an entry such as "[0]eth0:10.0.0.1<0>". The name is empty if the text has another
+// form.
 func iface(text string) Interface {
 	if _, rest, indexed := strings.Cut(text, "]"); indexed && text[0] == '[' {
 		text = rest

@@ -15,7 +15,7 @@ import (
 type speaker struct {
 	node  string
 	rank  string // the global rank
-	local string // index on its node, if the launcher shows only that
+	local string // the rank's index on its node, if the launcher shows only that index
 }
 
 // decorations returns the prefixes that may come before a message.
@@ -30,14 +30,16 @@ var decorations = sync.OnceValue(func() (all []expression) {
 	return all
 })
 
-// notNodes are words that the prefixes of tables.yaml would read as a host: a program, library,
-// exception or interface before its error, a file before its line number, a time.
+// notNodes matches words that the prefixes of tables.yaml would read as a host. Such words are a
+// program, library, exception or interface before its error, a file before its line number, or a
+// time.
 var notNodes = regexp.MustCompile(`(?:Error|Exception|Warning|Interrupt)$` +
 	`|^(?:python|bash|g?libc|lib|cuda)[\d.]*$|\.so(?:\.[\d.]+)?$|(?:^|-)(?:gcc|g\+\+|clang|ld|make)-[\d.]+$` +
 	`|\.(?:py|cc?|cpp|h|cu|sh|ya?ml|json|log)$|^(?:eth|ib|bond|docker|nvme|mlx\d_)\d$|^[EWIF][A-Z]?\d{3,4}$|^\d{1,2}$`)
 
-// Fields in which collectors put the writer of a JSON line: fluentd's kubernetes filter, Ray Train,
-// Docker's tags, Python's JSON formatters. The line is kept whole, because its level matters.
+// These expressions match the fields in which log collectors put the writer of a JSON line:
+// fluentd's kubernetes filter, Ray Train, Docker's tags and Python's JSON formatters. The line is
+// kept whole, because its log level matters.
 var (
 	jsonRank = regexp.MustCompile(`"(?:global_|world_)?rank": ?"?(\d{1,7})\b`)
 	jsonNode = regexp.MustCompile(`"(?:pod|pod_name|podName|node|node_name|hostname|host)": ?"([A-Za-z0-9][\w.-]*)"`)
@@ -53,12 +55,12 @@ func inJSON(text string) (who speaker) {
 	return who
 }
 
-// peel removes prefixes and returns the message and the writer that they name.
+// peel removes prefixes and returns the message and the writer that the prefixes name.
 func peel(text string) (message string, who speaker) {
 	if strings.HasPrefix(text, `{"`) {
 		return text, inJSON(text)
 	}
-	for range len(decorations()) { // no log nests deeper
+	for range len(decorations()) { // no line has more prefixes than there are kinds
 		rest, found := peelOne(text, &who)
 		if !found {
 			break
@@ -68,7 +70,7 @@ func peel(text string) (message string, who speaker) {
 	return text, who
 }
 
-// prefixWithin is the maximum length of the text before a message.
+// prefixWithin is the maximum length in bytes of the text before a message.
 const prefixWithin = 400
 
 func peelOne(text string, who *speaker) (rest string, found bool) {
@@ -115,8 +117,8 @@ var (
 // tableRows is the maximum number of table lines between the host and the line in question.
 const tableRows = 4
 
-// inTable returns the rank and node that the last line, one of that table, describes. They are not
-// its writer.
+// inTable returns the rank and node that the last line describes, if it is a line of torchrun's
+// table of failures. This rank did not write the line.
 func (r *recent) inTable(who speaker) speaker {
 	for n := 1; n <= tableRows; n++ {
 		l, ok := r.before(n)
@@ -138,12 +140,12 @@ func (r *recent) inTable(who speaker) speaker {
 var (
 	fileEndings = regexp.MustCompile(`(?:\.(?:gz|zst|log|txt|out|err|stdout|stderr)(?:\.\d{1,3})?)+$`)
 	fileWords   = regexp.MustCompile(`^(?:train|training|log|output|stdout|stderr|run|slurm-\d+)[-_.]+`)
-	// genericNames are names that programs give to the log of every node or rank.
+	// genericNames matches the names that programs give to the log of every node or rank.
 	genericNames = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|slurm-\d+|(?:\w*_)?rank_\d+\.json|\w+_rank_\d+(?:\.\w+)?|-)?$`)
 	ranks        = regexp.MustCompile(`^(?:(?:local|global)?[-_]?rank[-_]?)?\d+$`)
 	dates        = regexp.MustCompile(`\d{4}-?\d\d-?\d\d`)
 	// hostNames matches typical names of cluster hosts. runs matches names of runs and jobs, which
-	// look similar.
+	// look similar to host names.
 	hostNames = regexp.MustCompile(`^[A-Za-z][\w.-]*\d[\w.-]*$|^\d[\d.]+$`)
 	runs      = regexp.MustCompile(`(?i)^(?:attempt|epoch|err(?:or)?s?|exp(?:eriment)?|iter|job|log|out(?:put)?|part|phase|results?|round|run|seed|slurm|stage|step|task|test|train(?:ing)?|trial|try|v|version)s?[-_.]?[\d.]+$`)
 )
@@ -167,7 +169,7 @@ func nodeOfFile(name string) string {
 }
 
 // stamp is the time at which a line was written. Many logs have no year and none has a time zone,
-// so it only shows which of two lines came first.
+// so a stamp only shows which of two lines came first.
 type stamp struct {
 	time.Time
 }
@@ -179,26 +181,27 @@ const leap = 2000
 
 var stamps = []struct {
 	pattern *regexp.Regexp
-	month   int // group with the month
-	rest    int // group with the day; hour, minute, second and fraction follow
+	month   int // index of the group with the month
+	rest    int // index of the group with the day; hour, minute, second and fraction follow
 }{
-	// 2024-09-05 09:40:49,421, 2024-09-05T09:40:49.421Z and 2024/09/05 09:40:49
+	// This expression is for 2024-09-05 09:40:49,421, for 2024-09-05T09:40:49.421Z and for
+	// 2024/09/05 09:40:49.
 	{regexp.MustCompile(`\b(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?`), 2, 3},
-	// torch's glog format: month and day without a separator, the month without a leading zero
-	// (c10/util/Logging.cpp) or with one (torch/_logging)
+	// This expression is for torch's glog format, which has no separator between month and day. The
+	// month has no leading zero in c10/util/Logging.cpp, and has one in torch/_logging.
 	{regexp.MustCompile(`(?:^|\[|[ :])[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?`), 1, 2},
-	// 09/05/2024 09:40:49, as in Hugging Face's examples and Lightning
+	// This expression is for 09/05/2024 09:40:49, as in Hugging Face's examples and Lightning.
 	{regexp.MustCompile(`\b(\d\d)/(\d\d)/\d{4},? (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?`), 1, 2},
-	// syslog and dmesg -T
+	// This expression is for syslog and dmesg -T.
 	{regexp.MustCompile(`\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?`), 1, 2},
 }
 
 var months = map[string]int{"Jan": 1, "Feb": 2, "Mar": 3, "Apr": 4, "May": 5, "Jun": 6, "Jul": 7, "Aug": 8, "Sep": 9, "Oct": 10, "Nov": 11, "Dec": 12}
 
-// stampWithin is how far into a line its stamp is searched.
+// stampWithin is the number of bytes at the start of a line in which the time stamp is searched.
 const stampWithin = 160
 
-// stampOf returns the time at which a line was written, and false if it has none.
+// stampOf returns the time at which a line was written, and false if the line has no time stamp.
 func stampOf(text []byte) (stamp, bool) {
 	text = text[:min(len(text), stampWithin)]
 	if !clock(text) {
@@ -230,8 +233,8 @@ func stampOf(text []byte) (stamp, bool) {
 	return stamp{}, false
 }
 
-// clock reports whether the text contains hours, minutes and seconds. Most lines have none, and
-// this check costs a hundredth of the patterns.
+// clock reports whether the text contains hours, minutes and seconds. Most lines contain no time,
+// and clock takes a hundredth of the time of the patterns.
 func clock(text []byte) bool {
 	for i := 2; i+5 < len(text); i++ {
 		if text[i] == ':' && text[i+3] == ':' && digit(text[i-2]) && digit(text[i-1]) && digit(text[i+1]) && digit(text[i+2]) && digit(text[i+4]) && digit(text[i+5]) {
@@ -251,7 +254,7 @@ func (a stamp) earlier(b stamp) bool {
 	return a.Before(b.Time)
 }
 
-// String returns the stamp as in logs, without a year; "" if there is none.
+// String returns the stamp in the form of logs, without a year. It returns "" if there is no stamp.
 func (s stamp) String() string {
 	if !s.known() {
 		return ""

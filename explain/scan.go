@@ -19,12 +19,12 @@ import (
 type scanned struct {
 	line
 	candidates []*pattern
-	first      *pattern   // the first pattern that the message matches
-	broken     []*pattern // whose literal text begins on the previous line and ends on this one
-	digest     uint64     // of the text if there are candidates, otherwise 0
+	first      *pattern   // the first pattern that the line matches
+	broken     []*pattern // patterns whose literal text begins on the previous line and ends on this line
+	digest     uint64     // digest of the text if there are candidates, otherwise 0
 }
 
-// possible returns the candidates from the first one that matches; nil if none matches.
+// possible returns the candidates from the first matching candidate on, or nil if none matches.
 func (l scanned) possible() []*pattern {
 	if at := slices.Index(l.candidates, l.first); at >= 0 {
 		return l.candidates[at:]
@@ -32,7 +32,7 @@ func (l scanned) possible() []*pattern {
 	return nil
 }
 
-// stretch is a group of lines that one processor examines together.
+// stretch is a group of lines that one goroutine examines together.
 type stretch struct {
 	before []byte // last line of the previous stretch
 	lines  []scanned
@@ -40,11 +40,11 @@ type stretch struct {
 	ready  chan struct{}
 }
 
-// stretchSize is the number of bytes of text that a processor gets at once.
+// stretchSize is the number of bytes of text that a goroutine gets at once.
 const stretchSize = 256 << 10
 
-// scan reads a log. All processors look up its lines in the index, which takes most of the time.
-// take gets the lines in order. scan returns the number of lines.
+// scan reads a log and passes its lines to take in order. It uses all processors to look up the
+// lines in the index, because this takes most of the time. scan returns the number of lines.
 func (x *index) scan(in io.Reader, take func(scanned)) (lines int, err error) {
 	workers := runtime.GOMAXPROCS(0)
 	ordered, waiting := make(chan *stretch, workers), make(chan *stretch, workers)
@@ -99,13 +99,13 @@ func (s *stretch) fill(lines *reader) error {
 	return nil
 }
 
-// mostKnown is the number of lines that are recognised when they come again: all ranks of a job log
-// the same things repeatedly.
+// mostKnown is the maximum number of lines that are remembered to recognize repetitions. All ranks
+// of a job log the same lines repeatedly.
 const mostKnown = 1 << 14
 
-// look finds the patterns that the lines may match. known caches results for texts.
+// look finds the patterns that the lines may match. known caches the results by text.
 func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
-	var candidates []*pattern // of all lines, one after the other
+	var candidates []*pattern // candidates of all lines, one line after the other
 	var joint, buffer []byte
 	before := s.before
 	for i := range s.lines {
@@ -149,7 +149,7 @@ func (m matched) first(digest uint64, candidates []*pattern, text []byte) *patte
 	return first
 }
 
-// firstAlarm returns the index of the first alarm; alarms come after all other candidates.
+// firstAlarm returns the index of the first alarm. Alarms come after all other candidates.
 func firstAlarm(candidates []*pattern) int {
 	at := slices.IndexFunc(candidates, func(p *pattern) bool { return p.Kind == Alarm })
 	if at < 0 {
@@ -158,8 +158,8 @@ func firstAlarm(candidates []*pattern) int {
 	return at
 }
 
-// shape replaces the numbers of a text, because programs repeat a message for many files. Zero
-// stays, because exit code 0 and exit code 1 differ.
+// shape replaces the numbers in a text, because programs repeat a message with different numbers.
+// It keeps zeros, because exit code 0 and exit code 1 have different meanings.
 func shape(text, buffer []byte) []byte {
 	for i, c := range text {
 		if c >= '1' && c <= '9' {
@@ -182,11 +182,12 @@ func firstOf(candidates []*pattern, text string) *pattern {
 	return nil
 }
 
-// around is how far before the end of a line the literal text of a signature may begin.
+// around is how many bytes before the end of a line the literal text of a signature may begin if it
+// continues on the next line.
 const around = 64
 
-// broken returns the patterns whose literal text is split by the end of a line. It also returns the
-// buffer for reuse.
+// broken returns the patterns whose literal text begins on one line and ends on the next line. It
+// also returns the buffer for reuse.
 func (x *index) broken(before, text, buffer []byte) ([]*pattern, []byte) {
 	if len(before) == 0 {
 		return nil, buffer
@@ -230,14 +231,14 @@ func sharedPrefix(a, b []byte) int {
 	return end
 }
 
-// gram is the number of bytes of a literal that one look-up compares.
+// gram is the number of bytes of a literal that one look-up in the index compares.
 const gram = 4
 
-// index finds the patterns that a line may match, with one table look-up per byte. Every pattern
-// has literal text without which it cannot match. Few lines of a log contain any, and only those
-// cost a regular expression.
+// index finds the patterns that a line may match, with one table look-up for each byte. Every
+// pattern has literal text without which the pattern cannot match. Few lines of a log contain such
+// text, and only these lines are matched with regular expressions.
 type index struct {
-	maybe [1 << 16]bool // by the hash of a gram
+	maybe [1 << 16]bool // whether some literal contains a gram, by the hash of the gram
 	exact map[uint32][]entry
 }
 
@@ -261,8 +262,8 @@ func (x *index) add(literal string, p *pattern) {
 
 func hash(key uint32) uint16 { return uint16((key * 2654435761) >> 16) }
 
-// commonness guesses how often a gram occurs: letters of English and of paths often, capitals and
-// signs rarely.
+// commonness guesses how often a gram occurs. It assumes that digits, spaces and the frequent
+// letters of English occur often, and capitals and most signs rarely.
 func commonness(text string) int {
 	sum := 0
 	for _, c := range []byte(text) {
@@ -319,8 +320,8 @@ func (x *index) each(text []byte, found func(p *pattern, from, to int)) {
 	}
 }
 
-// expression is a regular expression with literals, of which every match contains at least one.
-// Searching for the literals is cheap, and most lines contain none.
+// expression is a regular expression with a list of literals. Every match contains at least one of
+// the literals. Searching for the literals is cheap, and most lines contain none.
 type expression struct {
 	*regexp.Regexp
 	literals []string
@@ -331,7 +332,8 @@ func (e expression) may(text string) bool {
 	return slices.ContainsFunc(e.literals, func(literal string) bool { return strings.Contains(text, literal) })
 }
 
-// parse compiles an expression whose matches always contain a literal of at least this many bytes.
+// parse compiles an expression. It returns an error unless every match contains a literal of at
+// least "least" bytes.
 func parse(text string, least int) (expression, error) {
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -344,8 +346,8 @@ func parse(text string, least int) (expression, error) {
 	return expression{regexp.MustCompile(text), literals}, nil
 }
 
-// required returns literals of which every match contains at least one. It returns none if there is
-// no such set with literals of at least this many bytes.
+// required returns a set of literals such that every match contains at least one of them. It
+// returns nil if there is no such set with literals of at least "least" bytes.
 func required(re *syntax.Regexp, least int) []string {
 	switch re.Op {
 	case syntax.OpLiteral:

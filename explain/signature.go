@@ -18,25 +18,26 @@ import (
 type Cause struct {
 	ID     string   `yaml:"id"`     // stable, kebab-case, never reused
 	Title  string   `yaml:"title"`  // what is wrong, in one line
-	Doc    string   `yaml:"doc"`    // why it happens and how it shows
-	Checks []string `yaml:"checks"` // the checks that find it before the launch, the best one first
-	// Fix holds commands and remarks, the most useful first, with placeholders as in
-	// Signature.Summary. Lines with an unknown value and no alternative words are left out.
+	Doc    string   `yaml:"doc"`    // why the cause occurs and how it appears in logs
+	Checks []string `yaml:"checks"` // the checks that find the cause before the launch, the best check first
+	// Fix lists commands and remarks, the most useful first. It may contain the same placeholders
+	// as Signature.Summary. A line is left out if a value is unknown and the placeholder has no
+	// alternative words.
 	Fix []string `yaml:"fix"`
 }
 
-// Kind is how much a message reveals about why a job died.
+// Kind says how much a message reveals about why a job died.
 type Kind string
 
 const (
 	Proof   Kind = "cause"   // the message names its own cause
-	Symptom Kind = "symptom" // something failed here; the named cause is the usual one
+	Symptom Kind = "symptom" // something failed here; the signature's cause is the usual reason
 	Program Kind = "program" // the program's own fault, including exceptions without a signature
 	Echo    Kind = "echo"    // another rank or program died first
 	Summary Kind = "summary" // a launcher's list of ended ranks, never the cause
 	Noise   Kind = "noise"   // harmless, although it looks bad
 	Success Kind = "success" // an earlier attempt has succeeded
-	Context Kind = "context" // without meaning of its own; changes the meaning of other messages
+	Context Kind = "context" // no meaning on its own; changes the meaning of other messages
 	Alarm   Kind = "alarm"   // looks like a failure of unknown cause; without an explanation the log does not pass
 )
 
@@ -44,29 +45,30 @@ const (
 type Signature struct {
 	ID    string `yaml:"id"` // unique and stable in the catalogue
 	Kind  Kind   `yaml:"kind"`
-	Cause string `yaml:"cause"` // of a cause, symptom or echo
-	// Says are regular expressions (RE2) for a line without its prefixes. One match is enough.
-	// Groups name the values in the message: rank, node, peer, port, interface, path, bytes,
-	// seconds, ms, …
+	Cause string `yaml:"cause"` // ID of the cause; set for a cause, symptom or echo
+	// Says lists regular expressions (RE2) for a line without its prefixes. One match is enough.
+	// The groups' names are the names of the values in the message: rank, node, peer, port,
+	// interface, path, bytes, seconds, ms, …
 	Says []string `yaml:"says"`
-	// Unless are expressions for lines that match Says but mean something else.
+	// Unless lists expressions for lines that match Says but have another meaning.
 	Unless []string `yaml:"unless"`
-	// Retried means that the program may continue after the message. It counts unless the log shows
-	// later success.
+	// Retried means that the program may continue after the message. The message counts unless the
+	// log shows success after it.
 	Retried bool `yaml:"retried"`
 	// Differs names a group whose value must be the same in the whole job. The message is a cause
-	// if several values occur, and otherwise means nothing.
+	// if several values occur. Otherwise it has no meaning.
 	Differs string `yaml:"differs"`
-	// Apart is the meaning if ranks report the same number (seq) of one group with a different op
-	// or a different count of elements.
+	// Apart is the meaning of the message if ranks of one group report the same call number (seq)
+	// with a different op or a different number of elements.
 	Apart *Apart `yaml:"apart"`
 	// Beside gives the message another cause if the logs also contain another message.
 	Beside []Beside `yaml:"beside"`
-	// Summary is one sentence about this message. {group} stands for a value of the message,
-	// {group|words} for the value or, without one, the words. If it is empty, the cause's title is
-	// used.
+	// Summary is one sentence about this message. {group} is replaced with a value of the message.
+	// {group|words} is replaced with the value, or with the words if there is no value. If Summary
+	// is empty, the cause's title is used.
 	Summary string `yaml:"summary"`
-	// Title, Checks and Fix replace those of the cause, if they are more specific.
+	// Title, Checks and Fix replace the cause's title, checks and fixes. They are set if the
+	// message is more specific than the cause.
 	Title    string   `yaml:"title"`
 	Checks   []string `yaml:"checks"`
 	Fix      []string `yaml:"fix"`
@@ -82,21 +84,22 @@ type pattern struct {
 	*Signature
 	says   *regexp.Regexp
 	order  int  // position in the catalogue: the first of two matches wins
-	counts bool // the digits in the message matter, not only their presence
+	counts bool // the pattern looks for certain digits, not only for any number
 }
 
-// Beside is a second meaning of a message, used if one of the signatures in Any is in the logs.
+// Beside is a second meaning of a message. It applies if the logs contain a message of one of the
+// signatures in Any.
 type Beside struct {
 	Any   []string `yaml:"any"`
 	Cause string   `yaml:"cause"` // "" only for noise and summaries
 	Kind  Kind     `yaml:"kind"`  // "" keeps the signature's kind
-	Fix   []string `yaml:"fix"`   // put before the fixes of the cause
+	Fix   []string `yaml:"fix"`   // fixes to list before those of the cause
 }
 
-// Apart is the meaning of calls that should be the same but differ.
+// Apart is the meaning of a message if calls that should be the same differ.
 type Apart struct {
 	Cause   string `yaml:"cause"`
-	Summary string `yaml:"summary"` // with {number} and {calls}
+	Summary string `yaml:"summary"` // summary with the placeholders {number} and {calls}
 }
 
 // Catalogue holds all causes and signatures.
@@ -125,12 +128,12 @@ var tables = sync.OnceValue(func() (t struct {
 	Segments map[uint64]string
 }) {
 	if err := decode(data, "tables.yaml", &t); err != nil {
-		panic(err) // the file is embedded
+		panic(err) // cannot happen: the file is embedded
 	}
 	return t
 })
 
-// Load reads the embedded catalogue, once.
+// Load returns the embedded catalogue. It reads the catalogue only once.
 var Load = sync.OnceValues(func() (*Catalogue, error) { return load(data) })
 
 func load(files fs.FS) (*Catalogue, error) {
@@ -197,7 +200,7 @@ func (c *Catalogue) add(s *Signature) error {
 // numbers matches expressions that look for specific numbers or for a fixed count of digits.
 var numbers = regexp.MustCompile(`[1-9]|\\d\\d`)
 
-// Lookup returns the cause with this ID.
+// Lookup returns the cause with this ID, and false if there is none.
 func (c *Catalogue) Lookup(id string) (Cause, bool) {
 	if cause := c.causes[id]; cause != nil {
 		return *cause, true
@@ -205,10 +208,10 @@ func (c *Catalogue) Lookup(id string) (Cause, bool) {
 	return Cause{}, false
 }
 
-// longestGroup is the maximum length of a group's value.
+// longestGroup is the maximum length in bytes of a group's value.
 const longestGroup = 256
 
-// silent reports whether speaker, time and values of this message do not matter.
+// silent reports whether the speaker, time and values of the message do not matter.
 func (p *pattern) silent() bool {
 	return p.Kind == Success || p.Kind == Context && p.says.NumSubexp() == 0
 }

@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// tally stores for each message who logged it first and how often it came, so that logs of any
-// length take the same memory.
+// tally stores, for each message, who logged it first and how often it occurred. Logs of any length
+// therefore take the same memory.
 type tally struct {
 	sources     []string
-	many        bool // several logs: their names identify nodes
-	lines       int  // total of all sources
+	many        bool // there are several logs, so their names identify nodes
+	lines       int  // number of lines of all sources
 	position    int  // number of the current line, over all sources
 	unread      []Unread
 	empty       []string // sources without a line
 	nameless    int      // messages that were counted without their speaker
 	occurrences []*occurrence
 	byKey       map[key]*occurrence
-	bySignature map[string][]*occurrence        // by signature ID
-	values      map[*Signature]map[string]event // by value that must be the same everywhere: the first event with it
+	bySignature map[string][]*occurrence        // occurrences by signature ID
+	values      map[*Signature]map[string]event // the first event with each value, for values that must be the same everywhere
 	valued      map[key]bool                    // speakers that have already logged such a value
-	progress    map[int]*progress               // by source
+	progress    map[int]*progress               // signs of progress, by source
 	network     networks
 	homes       homes
-	meetings    []meeting // in the order in which ranks gave up on them
+	meetings    []meeting // collectives, in the order in which ranks gave up
 	calls       map[callKey]call
 	groups      bool // a rank named a group of ranks other than the default one
 	highest     int  // highest rank in the logs
@@ -37,7 +37,7 @@ type tally struct {
 type occurrence struct {
 	event // the earliest event
 	count int
-	last  int // position of the latest one
+	last  int // position of the latest event
 }
 
 type key struct {
@@ -48,7 +48,7 @@ type key struct {
 }
 
 const (
-	// mostOccurrences limits what a hostile log can make us remember.
+	// mostOccurrences bounds the memory that a hostile log can use.
 	mostOccurrences = 20_000
 	mostValues      = 64
 	mostRanks       = 1 << 20
@@ -109,8 +109,8 @@ func (t *tally) add(e event) *occurrence {
 	return known
 }
 
-// kept returns a copy of the event that does not hold its line in memory. A single word would
-// otherwise keep a long line alive.
+// kept returns a copy of the event that does not keep the line in memory. Without the copy, a
+// single word would keep a whole long line in memory.
 func (e event) kept() event {
 	e.text, e.exception = own(e.text), own(e.exception)
 	e.speaker = speaker{node: own(e.node), rank: own(e.rank), local: own(e.local)}
@@ -149,13 +149,13 @@ func (t *tally) has(ids []string) bool {
 	return slices.ContainsFunc(ids, func(id string) bool { return len(t.bySignature[id]) > 0 })
 }
 
-// lasting is the number of signs of progress after which the program itself is known to continue,
-// and not just another rank for a moment.
+// lasting is the number of signs of progress that show that the whole program continues. Fewer
+// signs may come from another rank that continues only for a moment.
 const lasting = 20
 
-// progress holds the positions of a log's last signs of success.
+// progress holds the positions of the last signs of success in a log.
 type progress struct {
-	last [lasting]int // positions, as a ring
+	last [lasting]int // positions, as a ring buffer
 	n    int
 }
 
@@ -174,14 +174,14 @@ func (p *progress) lastedAfter(position int) bool {
 	return p != nil && p.n >= lasting && p.last[p.n%lasting] > position
 }
 
-// homes maps ranks to nodes, learned from messages of any kind. The failure of a rank often names
-// only its number, and the launcher's table later names the node.
+// homes maps ranks to nodes. It learns the nodes from messages of any kind. The failure message of
+// a rank often names only the rank's number, and the launcher's table later names the node.
 type homes struct {
-	written map[string]string // by rank, from lines of the rank and from tables about it; "" if they contradict each other
-	counted map[string]string // by rank, as mpirun and srun number the processes that they started
-	files   map[int]string    // by source, if the whole log is from one node
-	// nested means that the processes started by mpirun or srun are launchers themselves, whose
-	// ranks have other numbers.
+	written map[string]string // nodes by rank, from the rank's own lines and from tables about the rank; "" if these contradict each other
+	counted map[string]string // nodes by the numbers that mpirun and srun give to the processes that they start
+	files   map[int]string    // nodes by source, for logs that are from one node
+	// nested means that mpirun or srun started launchers, so the ranks of these launchers have
+	// other numbers.
 	nested bool
 }
 
@@ -189,7 +189,8 @@ func newHomes() homes {
 	return homes{written: map[string]string{}, counted: map[string]string{}, files: map[int]string{}}
 }
 
-// learn records what a message shows. e's speaker must come from its own line only.
+// learn records the node of a rank if a message shows it. The speaker of e must come only from e's
+// own line.
 func (h *homes) learn(e event, file int) {
 	if e.node != "" && e.rank != "" {
 		put(h.written, e.rank, e.node)
@@ -207,7 +208,7 @@ func (h *homes) learn(e event, file int) {
 	h.nested = h.nested || e.local != "" || e.values["local"] != ""
 }
 
-// put records a home. Two different values cancel each other.
+// put records the node of a rank. If a rank already has another node, put records "".
 func put[K comparable](homes map[K]string, of K, node string) {
 	known, told := homes[of]
 	switch {
@@ -218,7 +219,7 @@ func put[K comparable](homes map[K]string, of K, node string) {
 	}
 }
 
-// of returns the node of the speaker of an event, "" if it is unknown.
+// of returns the node of an event's speaker, or "" if the node is unknown.
 func (h *homes) of(e event) string {
 	if e.rank == "" {
 		return h.files[e.file]
@@ -229,7 +230,7 @@ func (h *homes) of(e event) string {
 	return h.counted[e.rank]
 }
 
-// numbersIn returns the numbers of a list in Slurm's form, 0-3,7.
+// numbersIn returns the numbers in a list in Slurm's form, such as 0-3,7.
 func numbersIn(list string) (all []string) {
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")
@@ -255,17 +256,17 @@ type meeting struct {
 	number string
 }
 
-// call is the call that a rank was in when it gave up.
+// call describes the collective call that a rank was waiting in when it gave up.
 type call struct {
 	rank         int
 	op, elements string
 }
 
-// mostCalls limits what a hostile log can make us remember.
+// mostCalls bounds the memory that a hostile log can use.
 const mostCalls = 100_000
 
-// uneven are operations in which ranks may contribute different amounts, or that are the two ends
-// of one transfer (torch csrc/distributed/c10d/Work.hpp, OpType).
+// uneven lists operations in which ranks may contribute different amounts, and operations that are
+// the two ends of one transfer (torch csrc/distributed/c10d/Work.hpp, OpType).
 var uneven = []string{"ALLTOALL", "ALLTOALL_BASE", "GATHER", "SCATTER", "SEND", "RECV", "RECVANYSOURCE", "COALESCED"}
 
 // meets records which rank was in which call.
@@ -298,9 +299,9 @@ func (t *tally) at(m meeting) []call {
 	return calls
 }
 
-// apart returns two ranks that were in different calls with the same number, "" if there are none.
-// Each group numbers its own calls. If the messages do not name the group and the log has several,
-// the calls cannot be compared.
+// apart returns a call number and a text about two ranks that were in different calls with this
+// number. It returns "" if there are no such ranks. Each group numbers its own calls. If the
+// messages do not name the group and the log has several groups, the calls cannot be compared.
 func (t *tally) apart() (number, calls string) {
 	for _, m := range t.meetings {
 		if m.group == "" && t.groups {
@@ -322,8 +323,9 @@ func (c call) String() string {
 	return fmt.Sprintf("rank %d was in %s (NumelIn %s)", c.rank, cmp.Or(c.op, "a call"), cmp.Or(c.elements, "unknown"))
 }
 
-// missing returns the ranks below the highest known one that did not give up where most others did,
-// so they never arrived. It returns "" if too few ranks are known, as in the log of one node.
+// missing returns the ranks, up to the highest known rank, that did not give up in the call in
+// which most other ranks gave up. These ranks never arrived at the call. missing returns "" if too
+// few ranks are known, as in the log of one node.
 func (t *tally) missing() string {
 	if len(t.meetings) == 0 || t.groups && t.meetings[0].group == "" {
 		return ""

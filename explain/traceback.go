@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// tracebacks follows the exceptions of programs, several at once if ranks write into one log. All
-// lines of a traceback begin like its first line.
+// tracebacks follows the exceptions of programs. If several ranks write into one log, it follows
+// several exceptions at once. All lines of a traceback begin with the same prefix as its first
+// line.
 type tracebacks struct {
 	open []traceback
 }
@@ -19,13 +20,13 @@ type traceback struct {
 	writer
 	muted bool // Python ignores this exception
 	lines int
-	head  *event // alarm of the first line, used if the exception never comes
+	head  *event // alarm of the first line, reported if the exception never comes
 }
 
 // writer identifies the writer of lines that belong together.
 type writer struct {
-	prefix []byte // of each line
-	timed  bool   // the prefix contains the time, so it changes from line to line
+	prefix []byte // prefix of each line
+	timed  bool   // the prefix contains the time, so the prefix changes from line to line
 	who    speaker
 }
 
@@ -34,7 +35,7 @@ func writerBehind(prefix []byte) writer {
 	return writer{bytes.Clone(prefix), clock(append(slices.Clip(prefix), "   "...)), who}
 }
 
-// rest returns the text after the prefix, if the line is from this writer.
+// rest returns the text after the prefix, and whether the line is from this writer.
 func (w writer) rest(text []byte) (rest []byte, ours bool) {
 	if !w.timed {
 		return bytes.CutPrefix(text, w.prefix)
@@ -55,20 +56,20 @@ const (
 var (
 	tracebackHead = []byte("Traceback (most recent call last)")
 	ignored       = []byte("Exception ignored ") // printed by Python for exceptions in destructors
-	// chained are the lines between an exception and the one that followed from it, which ends the
-	// program.
+	// chained lists the lines that Python prints between an exception and the exception that
+	// followed from it. The following exception ends the program.
 	chained = [][]byte{[]byte("During handling of the above exception"), []byte("The above exception was the direct cause")}
 	// exception matches the last line of a traceback. It does not match lines of other writers in
-	// between, such as "INFO:root:loading": classes have capitals, and those without a module end
-	// in a typical word.
+	// between, such as "INFO:root:loading". It relies on the capitals in class names, and on the
+	// typical last word of class names without a module.
 	exception = regexp.MustCompile(`^(?:(?:[A-Za-z_]\w*\.)+[A-Z_]\w*[a-z]\w*|Exception|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Failure))(?::|$)`)
 )
 
-// loose matches an exception of which only the last line is in the log, as in excerpts and
-// launchers' reports.
+// loose matches the last line of an exception whose other lines are not in the log, as in excerpts
+// and in launchers' reports.
 var loose = regexp.MustCompile(`^(?:[A-Za-z_]\w*\.)*(?:Exception|[A-Z]\w*(?:Error|Exception)): \S`)
 
-// looseIn returns the exception that a line shows without a traceback, "" if there is none.
+// looseIn returns the exception that a line shows without a traceback, or "" if there is none.
 func looseIn(text []byte) string {
 	if !bytes.Contains(text, []byte("Error: ")) && !bytes.Contains(text, []byte("Exception: ")) {
 		return ""
@@ -79,8 +80,8 @@ func looseIn(text []byte) string {
 	return ""
 }
 
-// take returns the exception that ends a traceback on this line or that the line shows alone, ""
-// for none.
+// take returns the exception on this line. The exception may end a traceback or stand alone. take
+// returns "" if there is no exception.
 func (t *tracebacks) take(r *recent, text []byte) string {
 	if at := bytes.Index(text, tracebackHead); at >= 0 {
 		before, ok := r.before(1)
@@ -102,7 +103,7 @@ func (t *tracebacks) take(r *recent, text []byte) string {
 	return looseIn(text)
 }
 
-// begin follows a new traceback whose lines have this prefix.
+// begin starts to follow a new traceback whose lines have this prefix.
 func (t *tracebacks) begin(prefix []byte, muted bool) {
 	prefix, _, _ = bytes.Cut(prefix, []byte("╭")) // rich draws a frame around tracebacks
 	if len(prefix) >= longestPrefix {
@@ -117,8 +118,9 @@ func (t *tracebacks) begin(prefix []byte, muted bool) {
 	}
 }
 
-// has reports whether an alarm belongs to a traceback: to its first line, whose exception says
-// more, or to a frame and the source line that it quotes, which may contain words of failure.
+// has reports whether an alarm belongs to a traceback. The alarm may be on the first line, whose
+// exception says more. It may also be on a frame or on the source line that the frame quotes,
+// because a source line may contain words such as "error".
 func (t *tracebacks) has(text []byte, alarm event) bool {
 	if bytes.Contains(text, tracebackHead) {
 		if n := len(t.open); n > 0 && !t.open[n-1].muted {
@@ -129,7 +131,7 @@ func (t *tracebacks) has(text []byte, alarm event) bool {
 	return t.frame(text)
 }
 
-// frame reports whether a line is a frame of a traceback or the source line that it quotes.
+// frame reports whether a line is a frame of a traceback or the source line that the frame quotes.
 func (t *tracebacks) frame(text []byte) bool {
 	return slices.ContainsFunc(t.open, func(o traceback) bool {
 		rest, ours := o.rest(text)
@@ -147,34 +149,35 @@ func (t *tracebacks) cut() (alarms []event) {
 	return alarms
 }
 
-// chains reports whether a line says that the previous exception led to another.
+// chains reports whether a line says that the previous exception led to another exception.
 func chains(text []byte) bool {
 	return slices.ContainsFunc(chained, func(words []byte) bool { return bytes.Contains(text, words) })
 }
 
 // furtherLines holds the lines of an exception after its first one, such as the missing keys or
-// advice. Python does not mark the end, so it ends where its writer begins something else.
+// advice. Python does not mark the end, so the lines end where their writer begins something else.
 type furtherLines struct {
 	writer     // if its prefix contains the time, a line without indentation is another message
 	first  int // line number of the exception
-	last   int // number of the last line that belongs to it
+	last   int // number of the last line that belongs to the exception
 	lines  []string
 }
 
 const (
 	// mostTold is the maximum number of lines that are kept of one exception. toldWithin is the
-	// number of log lines over which other ranks may spread them.
+	// maximum number of log lines over which the lines may be spread if other ranks write in
+	// between.
 	mostTold   = 12
 	toldWithin = 64
-	// mostTelling is the maximum number of exceptions that are followed at once in a log. Once
-	// mostHeard messages are known in all logs, no more are followed, because the report does not
-	// show that many.
+	// mostTelling is the maximum number of exceptions that are followed at once in a log. mostHeard
+	// is the number of known messages in all logs after which no further exceptions are followed,
+	// because the report does not show that many.
 	mostTelling = 16
 	mostHeard   = 1000
 )
 
-// another matches the start of something else: C++ frames after c10::Error, and the rules of
-// launchers' tables.
+// another matches lines that do not belong to an exception: C++ frames after c10::Error, and the
+// horizontal lines of launchers' tables.
 var another = regexp.MustCompile(`^(?:frame #\d+: |Exception raised from |[^\pL\pN]*$)|%\|`)
 
 // followLines begins to collect the further lines of an exception that ends on this line.
@@ -192,7 +195,7 @@ func (m *matcher) extend(l line) {
 	m.telling = slices.DeleteFunc(m.telling, func(t *furtherLines) bool { return !t.goesOn(l) })
 }
 
-// goesOn reports whether more lines may follow this one.
+// goesOn reports whether more lines of the exception may follow this line.
 func (t *furtherLines) goesOn(l line) bool {
 	if l.number > t.first+toldWithin {
 		return false
