@@ -24,34 +24,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stateRoot contains one directory per cluster. Its file system is emptied at a reboot, when the
-// clusters end too.
+// stateRoot contains one directory for each cluster. A reboot empties the file system of stateRoot
+// and also ends the clusters.
 const stateRoot = "/run/preflight-testhosts"
 
 // ErrExists means that a cluster of this name is up, or that a process died while it started one.
-// [Remove] removes either.
+// [Remove] removes the cluster in both cases.
 var ErrExists = errors.New("a cluster of that name exists")
 
 // ErrNotUp means that no complete cluster has this name.
 var ErrNotUp = errors.New("no cluster of that name is up")
 
-// Options describe the cluster to start.
+// Options describes the cluster to start.
 type Options struct {
 	Name  string // name of the cluster, a path element; "" is pf
 	Nodes int    // number of nodes, 1 to 2,000
-	Slots int    // per node, for the hostfile; 0 means 8
+	Slots int    // slots of each node in the hostfile; 0 means 8
 
-	// Share lists directories of this machine that every node sees at the same path, although they
-	// are below a directory that the node has for itself (/root, /tmp, /var/tmp). nil shares the
-	// current directory.
+	// Share lists directories of this machine that every node sees at the same path. A node sees
+	// them even if they are below a directory of which the node has its own (/root, /tmp,
+	// /var/tmp). nil shares the current directory.
 	Share []string
 
 	// LightLogins makes sshd offer only X25519. The hybrid post-quantum exchange that OpenSSH
-	// prefers takes two thirds of the time of a login, and a test with a hundred runs logs in some
-	// thousand times.
+	// prefers takes two thirds of the time of a login, and a test with a hundred runs needs several
+	// thousand logins.
 	LightLogins bool
 
-	// Slurm starts a controller on the launching machine and slurmd on every node. It offers the
+	// Slurm starts a controller on the launching machine and slurmd on every node. Slurm offers the
 	// slots as processors and as GPUs (see InSlurmJob).
 	Slurm bool
 }
@@ -67,7 +67,7 @@ type Cluster struct {
 	Nodes []*Node `json:"nodes"` // w1 … wN, from 10.77.1.1
 
 	dir     string
-	sw      *Node // contains the bridge
+	sw      *Node // the switch, which contains the bridge
 	waiting sync.WaitGroup
 }
 
@@ -90,7 +90,7 @@ func Raise(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// claim creates the cluster's directory. Only one Raise of a name can succeed.
+// claim creates the cluster's directory, so only one Raise for each name can succeed.
 func (c *Cluster) claim() error {
 	for {
 		if err := os.MkdirAll(stateRoot, 0o755); err != nil {
@@ -100,7 +100,7 @@ func (c *Cluster) claim() error {
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			return ErrExists
-		case errors.Is(err, fs.ErrNotExist): // the last other cluster has just removed the root directory
+		case errors.Is(err, fs.ErrNotExist): // the last other cluster has just removed stateRoot
 			continue
 		}
 		return err
@@ -179,8 +179,8 @@ func (c *Cluster) raise(ctx context.Context, options Options) error {
 	if err := c.sw.spawn(unix.CLONE_NEWNET | unix.CLONE_NEWPID); err != nil {
 		return err
 	}
-	// Booting is mostly work of the new machines, while wiring holds a lock of the kernel. Doing
-	// both at once keeps two processors busy.
+	// Booting is mostly work of the new machines, and connecting them to the network holds a lock
+	// of the kernel. Doing both at once keeps two processors busy.
 	var boot errgroup.Group
 	boot.SetLimit(4)
 	for _, n := range c.Machines() {
@@ -194,7 +194,7 @@ func (c *Cluster) raise(ctx context.Context, options Options) error {
 	}
 	if err := c.wire(c.Machines()); err != nil {
 		for _, n := range c.Machines() {
-			if n.dead() { // a better error than the timeout
+			if n.dead() { // returns a better error than the timeout
 				return n.startFailure()
 			}
 		}
@@ -260,18 +260,19 @@ func List() ([]string, error) {
 	return names, nil
 }
 
-// Down ends the cluster with all its processes, and returns when nothing of it is left.
+// Down ends the cluster with all its processes. It returns when no process or file of the cluster
+// is left.
 func (c *Cluster) Down() error {
 	machines := append(c.Machines(), c.sw)
 	for _, n := range machines {
 		if n.pidfd >= 0 {
-			// Use the pidfds that we hold: reading the process table may be impossible, for example
-			// if no more files can be opened. An error means that the process has ended already.
+			// Use the open pidfds, because reading the process table may be impossible, for example
+			// if no more files can be opened. An error means that the process has already ended.
 			unix.PidfdSendSignal(n.pidfd, unix.SIGKILL, nil, 0)
 		}
 	}
 	err := Remove(c.Name)
-	if err == nil { // otherwise the wait might never end
+	if err == nil { // without a signal, the wait might never end
 		c.waiting.Wait()
 	}
 	for _, n := range machines {
@@ -280,14 +281,15 @@ func (c *Cluster) Down() error {
 	return err
 }
 
-// Remove ends the cluster of this name, even if it has started only in part. It returns nil if
-// there is none.
+// Remove ends the cluster of this name, even if only a part of the cluster has started. It returns
+// nil if there is no such cluster.
 func Remove(name string) error {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return fmt.Errorf("cluster name %q: use letters, digits and hyphens", name)
 	}
 	dir := filepath.Join(stateRoot, name)
-	// Repeat this, because a Raise that is being killed may have started a process while we looked.
+	// Repeat this, because a Raise that is being killed may have started a process after the
+	// process table was read.
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		running, err := initProcesses(dir)
 		if err != nil {
@@ -308,7 +310,7 @@ func Remove(name string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	// This fails while other clusters are up, which is fine.
+	// Removing stateRoot fails while other clusters are up, which is fine.
 	if err := os.Remove(stateRoot); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 		return err
 	}
@@ -318,8 +320,8 @@ func Remove(name string) error {
 var raised atomic.Int64
 
 // RaiseFor starts a cluster for the duration of a test, and skips the test without root. The
-// cluster's name begins with that of the options and is unique, because other tests, also of
-// another checkout, may run on this machine. It sets LightLogins.
+// cluster's name begins with the name in the options. The name is unique, because other tests, even
+// of another checkout, may run on this machine. RaiseFor sets LightLogins.
 func RaiseFor(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -340,8 +342,8 @@ func RaiseFor(t testing.TB, options Options) *Cluster {
 }
 
 // InParts runs the rows of a table test in four parallel parts, each with its own cluster. Such
-// tests mostly wait for timeouts, and a cluster starts in a moment. mine reports whether a row,
-// counted from 0, belongs to a part.
+// tests mostly wait for timeouts, and a cluster starts quickly. mine reports whether a row, counted
+// from 0, belongs to the part.
 func InParts(t *testing.T, options Options, test func(t *testing.T, c *Cluster, mine func(row int) bool)) {
 	t.Parallel()
 	const parts = 4
@@ -353,8 +355,8 @@ func InParts(t *testing.T, options Options, test func(t *testing.T, c *Cluster, 
 	}
 }
 
-// CPU returns the processor time of all logins to the nodes that have ended, and of the processes
-// that they started.
+// CPU returns the processor time of all ended logins to the nodes, and of the processes that these
+// logins started.
 func (c *Cluster) CPU() (total time.Duration, err error) {
 	const tick = time.Second / 100 // USER_HZ on all machines that Go supports
 	for _, n := range c.Nodes {
@@ -371,7 +373,7 @@ func (c *Cluster) CPU() (total time.Duration, err error) {
 		if err != nil {
 			return 0, err
 		}
-		for _, pid := range []int{1, server} { // the first one adopts processes whose parent did not wait for them
+		for _, pid := range []int{1, server} { // process 1 adopts processes whose parent did not wait for them
 			process, err := proc.Proc(pid)
 			if err != nil {
 				return 0, err

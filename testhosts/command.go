@@ -40,8 +40,8 @@ func obey(s *session, command string) {
 }
 
 // runShell runs the command in the login shell. It returns when the command has exited and closed
-// its output, or when the connection has ended. In the latter case it kills the process group: a
-// real sshd would let it run, but a test must not.
+// its output, or when the connection has ended. When the connection ends, runShell kills the
+// process group. A real sshd would let the processes run, but a test must not.
 func (s *session) runShell(command string) (*os.ProcessState, error) {
 	environment, err := s.environment()
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *session) runShell(command string) (*os.ProcessState, error) {
 	cmd.Env = environment
 	cmd.Dir = s.home()
 	if _, err := os.Stat(cmd.Dir); err != nil {
-		cmd.Dir = "/" // as sshd does if home is missing
+		cmd.Dir = "/" // sshd also uses / if the home directory is missing
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
@@ -80,15 +80,16 @@ func (s *session) runShell(command string) (*os.ProcessState, error) {
 	defer stop()
 	go func() {
 		defer stdin.Close()
-		io.Copy(stdin, s.channel) // ends with the channel
+		io.Copy(stdin, s.channel) // ends when the channel ends
 	}()
 	copies.Wait()
 	cmd.Wait() // the state contains the result
 	return cmd.ProcessState, nil
 }
 
-// copyTo returns the write end of a pipe. Its other end is copied to w until the connection ends.
-// With the pipes of exec.Cmd, Wait would wait for every process that still holds them.
+// copyTo returns the write end of a pipe, and copies from the read end to w until the connection
+// ends. It does not use the pipes of exec.Cmd, because Wait would then wait for every process that
+// still holds a pipe.
 func (s *session) copyTo(w io.Writer, copies *sync.WaitGroup) (*os.File, error) {
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -96,7 +97,8 @@ func (s *session) copyTo(w io.Writer, copies *sync.WaitGroup) (*os.File, error) 
 	}
 	copies.Go(func() {
 		defer from.Close()
-		// Killing the group does not end processes that have left it and hold the pipe.
+		// Killing the process group does not end processes that have left the group and hold the
+		// pipe.
 		stop := context.AfterFunc(s.ctx, func() { from.Close() })
 		defer stop()
 		io.Copy(w, from)
@@ -108,8 +110,8 @@ func (h *host) home() string {
 	return cmp.Or(h.Home, filepath.Join(h.fleet.scratch, h.address, "home"))
 }
 
-// makeEnvironment creates the home with its files, and returns the minimal environment that sshd
-// would give a session.
+// makeEnvironment creates the home directory with its files, and returns the minimal environment
+// that sshd would give a session.
 func (h *host) makeEnvironment() ([]string, error) {
 	if h.Home == "" {
 		if err := os.MkdirAll(h.home(), 0o700); err != nil {
@@ -132,8 +134,8 @@ func (h *host) makeEnvironment() ([]string, error) {
 	}, h.Env...), nil
 }
 
-// makePath returns a PATH in which the host's shims come first and the commands that it lacks are
-// missing.
+// makePath returns a PATH in which the host's shims come first. The commands that the host lacks
+// are not in this PATH.
 func (h *host) makePath() (string, error) {
 	own := filepath.Join(h.fleet.scratch, "bin") + ":"
 	path := own + standardPath
@@ -156,7 +158,7 @@ func (h *host) makePath() (string, error) {
 	return shims + ":" + path, nil
 }
 
-// linkCommands fills dir with links to all commands of the machine except some.
+// linkCommands fills dir with links to all commands of the machine except those in but.
 func linkCommands(dir string, but []string) error {
 	skip := map[string]bool{}
 	for _, name := range but {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// containerPrograms are the programs with which a node runs a container.
+// containerPrograms lists the programs with which a node runs a container.
 var containerPrograms = []string{"/usr/bin/podman", "/usr/bin/crun", "/usr/bin/conmon"}
 
 // HasPodman returns an error if this machine lacks the programs of RunContainer.
@@ -24,14 +24,14 @@ func HasPodman() error {
 // ImagePython is an interpreter that exists in containers, but not on nodes.
 const ImagePython = "/opt/train/bin/python3"
 
-// RunContainer starts a container of this name on the node, with additional podman options. It has
-// the node's network, a private writable copy of this machine's files, 64 MiB of shared memory
-// (podman's default), and a limit of 1024 open files.
+// RunContainer starts a container of this name on the node, with additional podman options. The
+// container has the node's network, a private writable copy of this machine's files, 64 MiB of
+// shared memory (podman's default), and a limit of 1024 open files.
 //
-// podman keeps its files below /run, which every node has for itself. The container gets no cgroup.
-// crun 1.8 refuses machines with both versions of cgroups, so the node hides the second one. The
-// limit on processes is explicit, because podman would raise it, which root without
-// CAP_SYS_RESOURCE may not do.
+// podman keeps its files below /run, and every node has its own /run. The container gets no cgroup.
+// crun 1.8 refuses machines with both versions of cgroups, so the node hides version 2.
+// RunContainer sets the limit on processes explicitly. Otherwise podman would raise the limit,
+// which root without CAP_SYS_RESOURCE may not do.
 func (n *Node) RunContainer(name string, options ...string) (Undo, error) {
 	_, err := n.shell(`set -e
 umount /sys/fs/cgroup/unified 2>/dev/null || :
@@ -50,8 +50,8 @@ podman run --detach --replace --name '` + name + `' --cgroups disabled --network
 	}, nil
 }
 
-// LandInside makes every login of the node run in a container on it, as authorized_keys can: sshd
-// passes the requested command to the forced command in a variable.
+// LandInside makes every login to the node run in a container on the node. It uses a forced command
+// in authorized_keys. sshd passes the requested command to the forced command in a variable.
 func (n *Node) LandInside(name string) (Undo, error) {
 	return n.edit("/root/.ssh/authorized_keys", func(text string) string {
 		return `command="podman exec -i ` + name + ` sh -c \"$SSH_ORIGINAL_COMMAND\"" ` + text

@@ -24,9 +24,9 @@ import (
 const driverState = "/run/driver"
 
 // SetDriver makes the node show the machine's GPUs and their driver: device nodes that open but do
-// nothing, /proc/driver/nvidia, /sys, the libraries and the fabric manager. NVML answers, CUDA does
-// not. It replaces the driver that was set before, and Undo restores that one. Changes to /dev or
-// /usr/bin made in between must be undone first.
+// nothing, /proc/driver/nvidia, /sys, the libraries and the fabric manager. NVML answers, but CUDA
+// does not. SetDriver replaces the driver of an earlier call, and Undo restores that driver. Before
+// Undo, undo all later changes to /dev and /usr/bin.
 func (n *Node) SetDriver(scenario gpus.Machine) (Undo, error) {
 	before, err := n.driver()
 	if err != nil {
@@ -95,7 +95,8 @@ func (n *Node) installDriver(scenario gpus.Machine) error {
 	return nil
 }
 
-// layDriver runs in the node. If it fails, it removes what it has set up.
+// layDriver sets up the driver's files. It must run in the node's namespaces. If layDriver fails,
+// it removes what it has set up.
 func layDriver(g gpus.Machine, libraries gpus.Tree, text []byte) (err error) {
 	if err := os.Mkdir(driverState, 0o700); err != nil {
 		return err
@@ -113,7 +114,8 @@ func layDriver(g gpus.Machine, libraries gpus.Tree, text []byte) (err error) {
 		}
 		laid = append(laid, layer.dir)
 	}
-	// An overlay is not possible here: it accepts no directory of procfs as its lower directory.
+	// An overlay is not possible here, because overlays accept no directory of procfs as their
+	// lower directory.
 	if err := unix.Mount("driver", procDriver, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=555"); err != nil {
 		return fmt.Errorf("change %s: %w", procDriver, err)
 	}
@@ -131,7 +133,7 @@ const (
 
 func (n *Node) removeDriver(scenario gpus.Machine) error {
 	if scenario.FabricManager != "" && scenario.FabricManagerRuns {
-		// It may have ended already, because Kill ends all processes of a node.
+		// The fabric manager may have ended already, because Kill ends all processes of a node.
 		const stop = `read -r pid <` + gpus.FabricManagerPID + ` && while kill -KILL "-$pid" 2>/dev/null; do sleep 0.01; done`
 		if _, err := n.shell(stop); err != nil {
 			return err
@@ -146,8 +148,8 @@ func (n *Node) removeDriver(scenario gpus.Machine) error {
 	})
 }
 
-// uncover removes the overlays from directories, the last one first, and then the description of
-// the driver.
+// uncover removes the overlays from the directories, the last overlay first. Then it removes the
+// description of the driver.
 func uncover(laid []string) error {
 	var failed error
 	for _, dir := range slices.Backward(laid) {
@@ -164,8 +166,8 @@ type driverLayer struct {
 	change func(upper string) error
 }
 
-// driverLayers returns the directories that have more content on a machine with GPUs. Files of a
-// real driver of this machine are hidden.
+// driverLayers returns the directories that have more content on a machine with GPUs. The files of
+// this machine's real driver are hidden.
 func driverLayers(g gpus.Machine, libraries gpus.Tree) []driverLayer {
 	add := func(dir string, files gpus.Tree) driverLayer {
 		return driverLayer{dir, func(upper string) error { return errors.Join(files.Write(upper), hideNVIDIA(dir, upper)) }}
@@ -180,8 +182,8 @@ func driverLayers(g gpus.Machine, libraries gpus.Tree) []driverLayer {
 	}
 }
 
-// hideNVIDIA hides the files of a real driver or card in a directory, except names that the upper
-// directory has too.
+// hideNVIDIA hides the files of a real driver or card in a directory, except files whose names are
+// also in the upper directory.
 func hideNVIDIA(dir, upper string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -189,7 +191,7 @@ func hideNVIDIA(dir, upper string) error {
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		vendor, _ := os.ReadFile(filepath.Join(dir, name, "vendor")) // only PCI devices have one
+		vendor, _ := os.ReadFile(filepath.Join(dir, name, "vendor")) // only PCI devices have a vendor file
 		mine := string(vendor) == "0x10de\n" || strings.HasPrefix(name, "nvidia") || strings.HasPrefix(name, "nv-fabricmanager") ||
 			strings.HasPrefix(name, "libnvidia-ml.so") || strings.HasPrefix(name, "libcuda.so")
 		if !mine {
@@ -202,8 +204,8 @@ func hideNVIDIA(dir, upper string) error {
 	return nil
 }
 
-// makeDevices creates nodes with the driver's names that are /dev/null in fact. Nodes with the
-// driver's own numbers could not be opened, because the driver is not loaded.
+// makeDevices creates device nodes that have the driver's names and the device number of /dev/null.
+// Device nodes with the driver's own numbers could not be opened, because the driver is not loaded.
 func makeDevices(g gpus.Machine, upper string) error {
 	for _, name := range g.DeviceNames() {
 		path := filepath.Join(upper, name)
@@ -214,8 +216,8 @@ func makeDevices(g gpus.Machine, upper string) error {
 	return nil
 }
 
-// libraryDirectory returns the directory in which the loader searches by default: Debian's or Red
-// Hat's, depending on where the C library is.
+// libraryDirectory returns the directory in which the dynamic linker searches by default. It is
+// Debian's or Red Hat's directory, depending on where the C library is.
 func libraryDirectory() string {
 	for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"} {
 		if _, err := os.Stat(dir + "/libc.so.6"); err == nil {

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Fault changes an in-process host so that one thing is wrong with it. The functions of this
-// package with this signature, or with a Fault as result, are the faults. Faults of output work
-// with Exec and with a shell.
+// Fault changes an in-process host so that one thing is wrong with it. The faults are the functions
+// of this package that have the type Fault or return a Fault. Faults of the output work with Exec
+// and with a shell.
 type Fault func(*host)
 
-// Refuses does not listen: a TCP connection gets a reset.
+// Refuses makes the host not listen, so that a TCP connection gets a reset.
 func Refuses(h *host) { h.absent = true }
 
-// Silent accepts the TCP connection and sends nothing.
+// Silent makes the host accept the TCP connection and send nothing.
 func Silent(h *host) {
 	h.talk = func(ctx context.Context, _ net.Conn) { <-ctx.Done() }
 }
 
-// SessionRefused accepts the login but opens no session (MaxSessions 0).
+// SessionRefused makes the host accept the login but open no session (MaxSessions 0).
 func SessionRefused(h *host) {
 	h.open = func(_ context.Context, channel ssh.NewChannel) bool {
 		channel.Reject(ssh.Prohibited, "open failed")
@@ -32,7 +32,7 @@ func SessionRefused(h *host) {
 	}
 }
 
-// SessionIgnored accepts the login but never answers the request for a session.
+// SessionIgnored makes the host accept the login but never answer the request for a session.
 func SessionIgnored(h *host) {
 	h.open = func(ctx context.Context, _ ssh.NewChannel) bool {
 		<-ctx.Done()
@@ -40,14 +40,14 @@ func SessionIgnored(h *host) {
 	}
 }
 
-// ExecRefused opens sessions but refuses to run a command.
+// ExecRefused makes the host open sessions but refuse to run a command.
 func ExecRefused(h *host) { h.onExec = refuses }
 
-// ExecIgnored opens sessions but never answers the request to run a command.
+// ExecIgnored makes the host open sessions but never answer the request to run a command.
 func ExecIgnored(h *host) { h.onExec = ignores }
 
-// ForcedCommand runs its own command instead of the requested one (command= in authorized_keys,
-// ForceCommand in sshd_config).
+// ForcedCommand makes the host print output instead of running the requested command, like a forced
+// command (command= in authorized_keys, ForceCommand in sshd_config).
 func ForcedCommand(output string) Fault {
 	return func(h *host) {
 		h.run = func(s *session, _ string) {
@@ -57,7 +57,7 @@ func ForcedCommand(output string) Fault {
 	}
 }
 
-// NoLogin has /usr/sbin/nologin as login shell.
+// NoLogin gives the host /usr/sbin/nologin as the login shell.
 func NoLogin(h *host) {
 	h.run = func(s *session, _ string) {
 		io.WriteString(s.stdout, "This account is currently not available.\n")
@@ -65,7 +65,7 @@ func NoLogin(h *host) {
 	}
 }
 
-// NeedsPTY runs commands only on a terminal, as bastion hosts do.
+// NeedsPTY makes the host run commands only on a terminal, as bastion hosts do.
 func NeedsPTY(h *host) {
 	h.run = func(s *session, command string) {
 		if s.pty {
@@ -77,7 +77,7 @@ func NeedsPTY(h *host) {
 	}
 }
 
-// Noise prints text before the output of the command.
+// Noise makes the host print text before the output of the command.
 func Noise(text string) Fault {
 	return func(h *host) {
 		h.run = func(s *session, command string) {
@@ -87,13 +87,13 @@ func Noise(text string) Fault {
 	}
 }
 
-// SwallowsStdin has a ~/.bashrc that reads the input of the command.
+// SwallowsStdin gives the host a ~/.bashrc that reads the input of the command.
 func SwallowsStdin(h *host) {
 	h.Shell = "/bin/bash"
 	h.Files = map[string]string{".bashrc": "cat >/dev/null\n"}
 }
 
-// Garbage answers every command with bytes that are not text.
+// Garbage makes the host answer every command with bytes that are not text.
 func Garbage(h *host) {
 	h.run = func(s *session, _ string) {
 		io.WriteString(s.stdout, "\x00\xff\xfe\x1b]0;owned\x07{\"half\": \n\x80\x81")
@@ -101,7 +101,7 @@ func Garbage(h *host) {
 	}
 }
 
-// Floods answers every command with lines without end.
+// Floods makes the host answer every command with an endless number of lines.
 func Floods(h *host) {
 	h.run = func(s *session, _ string) {
 		line := strings.Repeat("flood ", 1000) + "\n"
@@ -113,7 +113,7 @@ func Floods(h *host) {
 	}
 }
 
-// ExitsWithoutStatus runs the command but sends no exit status.
+// ExitsWithoutStatus makes the host run the command but send no exit status.
 func ExitsWithoutStatus(h *host) {
 	h.run = func(s *session, command string) {
 		s.ended = true
@@ -121,19 +121,21 @@ func ExitsWithoutStatus(h *host) {
 	}
 }
 
-// Truncates closes the connection after the command has printed this many bytes.
+// Truncates makes the host close the connection after the command has printed the given number of
+// bytes.
 func Truncates(after int) Fault {
 	return cutOutput(after, func(s *session) { s.conn.Close() })
 }
 
-// Freezes stops after the command has printed this many bytes: it reads and writes nothing, but the
-// connection stays open (as after SIGSTOP or with a dead disk).
+// Freezes makes the host freeze after the command has printed the given number of bytes. The host
+// then reads and writes nothing, but the connection stays open (as after SIGSTOP or with a dead
+// disk).
 func Freezes(after int) Fault {
 	return cutOutput(after, func(s *session) { s.conn.freeze() })
 }
 
-// Killed reports that a signal (its name without SIG) ended the command after it had printed this
-// many bytes.
+// Killed makes the host report that a signal ended the command after the command had printed the
+// given number of bytes. signal is the signal's name without SIG.
 func Killed(signal string, after int) Fault {
 	return cutOutput(after, func(s *session) {
 		s.exitBySignal(signal)
@@ -141,7 +143,8 @@ func Killed(signal string, after int) Fault {
 	})
 }
 
-// cutOutput passes on the first bytes of the command's output and then calls act.
+// cutOutput returns a fault that passes on the first bytes of the command's output and then calls
+// act.
 func cutOutput(after int, act func(*session)) Fault {
 	return func(h *host) {
 		h.run = func(s *session, command string) {
@@ -187,8 +190,8 @@ func WrongOS(system string) Fault {
 	return shim("uname", "#!/bin/sh\n/bin/uname \"$@\" | sed \"s/Linux/"+system+"/g\"\n")
 }
 
-// NoExec prevents files from becoming executable: running one fails with EACCES, as on a file
-// system mounted noexec.
+// NoExec prevents files from becoming executable. Running such a file fails with EACCES, as on a
+// file system mounted noexec.
 func NoExec(h *host) {
 	shim("chmod", "#!/bin/sh\n/bin/chmod \"$@\" && shift && exec /bin/chmod a-x \"$@\"\n")(h)
 }
@@ -201,7 +204,7 @@ func DiskFull(h *host) {
 	}
 }
 
-// Lacks is a host without these commands.
+// Lacks removes the given commands from the host.
 func Lacks(commands ...string) Fault {
 	return func(h *host) { h.lacks = commands }
 }

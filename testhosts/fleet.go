@@ -24,32 +24,32 @@ import (
 // Host describes an in-process SSH host. The zero value is a healthy node that is known by its
 // address and runs commands with /bin/sh.
 type Host struct {
-	// Name is the host's name in the hostfile. Only the ssh_config resolves it. A host without a
-	// name is called by its address and needs no block in the ssh_config, which suits fleets of
-	// thousands.
+	// Name is the host's name in the hostfile. Only the ssh_config resolves it. Clients use the
+	// address of a host without a name. Such a host needs no block in the ssh_config, which suits
+	// fleets of thousands of hosts.
 	Name string
 
-	// Fault is what is wrong with the host; nil is nothing.
+	// Fault is what is wrong with the host. A nil Fault means a healthy host.
 	Fault Fault
 
-	// Exec answers the command instead of a shell. It must end when stdin ends, and returns the
-	// exit status.
+	// Exec handles the command instead of a shell and returns the exit status. It must end when
+	// stdin ends.
 	Exec func(command string, stdin io.Reader, stdout, stderr io.Writer) (status int)
 
 	// Shell is the login shell that runs the command with -c; "" is /bin/sh. Debian's bash reads
-	// ~/.bashrc here, as it does under a real sshd.
+	// ~/.bashrc, as it does under a real sshd.
 	Shell string
-	// Home is the directory in which commands start; "" is a new one. Hosts with the same directory
-	// share it like an NFS home.
+	// Home is the directory in which commands start; "" means a new directory. Hosts with the same
+	// Home share the directory like an NFS home.
 	Home string
-	// Files are written below Home before the first connection, by relative path. Files that begin
-	// with #! are executable.
+	// Files maps relative paths to the contents of files. The files are written below Home before
+	// the first connection. Files that begin with #! are executable.
 	Files map[string]string
 	// Env is added to the minimal environment of a session.
 	Env []string
 }
 
-// Counts are the numbers of events that a host has seen so far.
+// Counts holds the numbers of events that a host has seen so far.
 type Counts struct {
 	Connections int // TCP connections
 	Logins      int // connections that have authenticated
@@ -60,10 +60,10 @@ type Counts struct {
 // Fleet is a set of running in-process SSH hosts, with the home of a client that may log in to
 // them.
 type Fleet struct {
-	// Home contains .ssh/config, .ssh/known_hosts, .ssh/id_ed25519 and .pub. Set HOME to it, or
-	// pass the config to OpenSSH's ssh with -F.
+	// Home contains .ssh/config, .ssh/known_hosts, .ssh/id_ed25519 and .pub. Set HOME to this
+	// directory, or pass the config to OpenSSH's ssh with -F.
 	Home     string
-	Hostfile string // its text, in DeepSpeed's format
+	Hostfile string // text of the hostfile, in DeepSpeed's format
 	// Port is the port on which all hosts listen, each on its own address.
 	Port int
 	// Key is the client's key, the only one that a healthy host accepts.
@@ -92,19 +92,19 @@ type host struct {
 
 	absent bool                                                   // nothing listens
 	talk   func(ctx context.Context, conn net.Conn)               // replaces SSH on the connection
-	open   func(ctx context.Context, channel ssh.NewChannel) bool // reports whether it has handled the channel
-	onExec execAnswer                                             // what happens with an exec request
+	open   func(ctx context.Context, channel ssh.NewChannel) bool // handles a new channel; false leaves the channel to the healthy behavior
+	onExec execAnswer                                             // how the host answers an exec request
 	run    func(s *session, command string)                       // runs an accepted command
-	shims  map[string]string                                      // command → script that replaces it
+	shims  map[string]string                                      // scripts that replace commands, by command name
 	lacks  []string                                               // commands that are not installed
 
-	environment                          func() (env []string, err error) // of its commands; created once
+	environment                          func() (env []string, err error) // environment of the host's commands; created once
 	connections, logins, sessions, execs atomic.Int64
 }
 
-// Start starts the hosts and returns when all of them listen. They end with the test. The test
+// Start starts the hosts and returns when all of them listen. The hosts end with the test. The test
 // fails if a client sends a request that a host does not expect. Each host uses one file
-// descriptor, and each connection another.
+// descriptor, and each connection uses another one.
 func Start(t testing.TB, hosts ...Host) *Fleet {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -168,7 +168,7 @@ func (f *Fleet) add(given Host, index int) {
 	f.hosts = append(f.hosts, h)
 }
 
-// listen opens the sockets of all hosts on the port that the first one got. It returns false if
+// listen opens the sockets of all hosts on the port that the first host got. It returns false if
 // another fleet on this machine uses this port at one of the addresses.
 func (f *Fleet) listen() bool {
 	f.t.Helper()
@@ -305,8 +305,8 @@ func (f *Fleet) writeHome() {
 	}
 }
 
-// sshConfig returns an ssh_config with the address of each named host, which also excludes the
-// developer's own configuration.
+// sshConfig returns an ssh_config with the address of each named host. The ssh_config also excludes
+// the developer's own configuration.
 func (f *Fleet) sshConfig() string {
 	var text strings.Builder
 	for _, h := range f.hosts {

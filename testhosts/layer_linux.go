@@ -16,8 +16,8 @@ import (
 
 // layer changes a directory for this node only, even if other machines share it. change writes the
 // new files into an empty directory, which becomes the upper directory of an overlay. Mounts below
-// the directory stay in place. Undo the layers of one directory in reverse order; files that were
-// written meanwhile are lost.
+// the directory stay in place. Undo the layers of one directory in reverse order. Undo loses the
+// files that were written into a layer.
 func (n *Node) layer(dir string, change func(upper string) error) (Undo, error) {
 	var scratch string
 	err := n.inside(func() (err error) {
@@ -40,7 +40,7 @@ func (n *Node) layer(dir string, change func(upper string) error) (Undo, error) 
 	}, nil
 }
 
-// lay runs in the node.
+// lay mounts the overlay for layer. It must run in the node's namespaces.
 func lay(scratch, dir string, change func(upper string) error) error {
 	upper, work := filepath.Join(scratch, "upper"), filepath.Join(scratch, "work")
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", dir, upper, work)
@@ -73,7 +73,7 @@ func lay(scratch, dir string, change func(upper string) error) error {
 }
 
 // likeDirectory creates a directory with the owner and mode of another one, because an overlay has
-// those of its upper directory.
+// the owner and mode of its upper directory.
 func likeDirectory(path, model string) error {
 	info, err := os.Stat(model)
 	if err != nil {
@@ -86,9 +86,11 @@ func likeDirectory(path, model string) error {
 	return errors.Join(os.Mkdir(path, 0o700), os.Chown(path, int(owner.Uid), int(owner.Gid)), os.Chmod(path, info.Mode()))
 }
 
-// mountsBelow returns the mount points below a directory, without those below another mount point.
+// mountsBelow returns the mount points below a directory, except mount points that are below
+// another one of them.
 func mountsBelow(dir string) ([]string, error) {
-	// Read the table of the node's first process: our own process is not in its process table.
+	// Read the mount table of the node's first process, because this process is not in the node's
+	// process table.
 	table, err := os.ReadFile("/proc/1/mountinfo")
 	if err != nil {
 		return nil, err
@@ -102,7 +104,7 @@ func mountsBelow(dir string) ([]string, error) {
 		}
 	}
 	slices.Sort(below)
-	below = slices.Compact(below) // two mounts on one path
+	below = slices.Compact(below) // one path may have two mounts
 	return slices.DeleteFunc(slices.Clone(below), func(path string) bool {
 		return slices.ContainsFunc(below, func(above string) bool { return strings.HasPrefix(path, above+"/") })
 	}), nil

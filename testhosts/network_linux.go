@@ -37,8 +37,8 @@ func (c *Cluster) wire(machines []*Node) error {
 	return nil
 }
 
-// bridgeNamed returns a segment of the switch, and creates it if needed. Call it in the switch's
-// namespace.
+// bridgeNamed returns the bridge of a network segment, and creates the bridge if needed. Call it in
+// the switch's namespace.
 func bridgeNamed(name string) (netlink.Link, error) {
 	bridge, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -53,10 +53,10 @@ func bridgeNamed(name string) (netlink.Link, error) {
 // plugInto gives the node an eth0 whose other end is a port of the bridge. Call it in the switch's
 // namespace.
 func (n *Node) plugInto(bridge netlink.Link) error {
-	// A restarted node may have left a port: the kernel needs time to remove the namespaces of dead
-	// processes.
+	// The port of a restarted node may still exist, because the kernel needs time to remove the
+	// namespaces of dead processes.
 	if old, err := netlink.LinkByName(n.port()); err == nil {
-		if err := netlink.LinkDel(old); err != nil && !errors.Is(err, unix.ENODEV) { // the kernel was faster
+		if err := netlink.LinkDel(old); err != nil && !errors.Is(err, unix.ENODEV) { // ENODEV means that the kernel has already removed the port
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (n *Node) port() string {
 	return n.Name
 }
 
-// link calls f with an interface of the node, in its network namespace.
+// link calls f with an interface of the node, in the node's network namespace.
 func (n *Node) link(name string, f func(netlink.Link) error) error {
 	return n.insideNetwork(func() error {
 		link, err := netlink.LinkByName(name)
@@ -137,7 +137,8 @@ func (n *Node) link(name string, f func(netlink.Link) error) error {
 	})
 }
 
-// insideNetwork calls f only in the node's network namespace. The switch has no other namespace.
+// insideNetwork calls f in the node's network namespace but not in its other namespaces. It also
+// works for the switch, which has only a network namespace.
 func (n *Node) insideNetwork(f func() error) error {
 	return onThreadOfItsOwn(func() error {
 		if err := unix.Setns(n.pidfd, unix.CLONE_NEWNET); err != nil {

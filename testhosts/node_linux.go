@@ -23,10 +23,10 @@ import (
 // Node is one machine of a Cluster: namespaces for processes, network, mounts, host name and IPC.
 type Node struct {
 	Name    string `json:"name"`
-	Address string `json:"address"` // of eth0, in 10.77.0.0/16
+	Address string `json:"address"` // address of eth0, in 10.77.0.0/16
 
 	cluster *Cluster
-	pid     int // PID of its first process in this machine's process table
+	pid     int // PID of the node's first process in this machine's process table
 	pidfd   int
 }
 
@@ -76,10 +76,11 @@ func (n *Node) closePidfd() {
 	}
 }
 
-// bootPatience is longer than a busy machine needs to start its largest cluster.
+// bootPatience is longer than a busy machine needs to start the largest cluster.
 const bootPatience = 2 * time.Minute
 
-// awaitSSHD returns when the node's sshd listens, or the reason why it never will.
+// awaitSSHD returns nil when the node's sshd listens. If sshd will never listen, it returns the
+// reason.
 func (n *Node) awaitSSHD(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
@@ -113,11 +114,12 @@ func (n *Node) dead() bool {
 	return err == nil && ready > 0
 }
 
-// inside calls f in the node's namespaces; processes that f starts are in its process table too. f
-// must not start goroutines that outlive it.
+// inside calls f in the node's namespaces. Processes that f starts are also in the node's process
+// table. f must not start goroutines that outlive the call.
 func (n *Node) inside(f func() error) error {
 	return onThreadOfItsOwn(func() error {
-		// A thread that shares its root directory with others may not change its mount namespace.
+		// A thread that shares its root directory with other threads may not change its mount
+		// namespace.
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return fmt.Errorf("enter %s: %w", n.Name, err)
 		}
@@ -144,8 +146,8 @@ func onThreadOfItsOwn(f func() error) error {
 	return <-result
 }
 
-// initProcesses returns the PIDs of the first process of every node of the cluster in this
-// directory, by node. Only the process table shows reliably what runs.
+// initProcesses returns the PID of each node's first process, by node. dir is the directory of the
+// cluster. Only the process table shows reliably which nodes run.
 func initProcesses(dir string) (map[string]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -158,7 +160,7 @@ func initProcesses(dir string) (map[string]int, error) {
 		if err != nil {
 			continue
 		}
-		// Processes may end while we look, so an error means "not this one".
+		// A process may end at any moment, so after an error continue with the next process.
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		args := strings.Split(string(line), "\x00")
 		if len(args) < 3 || args[1] != script {
@@ -179,8 +181,8 @@ func initProcesses(dir string) (map[string]int, error) {
 }
 
 // Restart ends the node like a power cut and starts it again in its original state. All faults are
-// healed, and all files that it has written are lost. The node has its old host key again, and
-// Restart restores that key in known_hosts on the other machines.
+// healed, and all files that the node has written are lost. The node has its original host key
+// again, and Restart restores that key in known_hosts on the other machines.
 func (n *Node) Restart(ctx context.Context) error {
 	if err := unix.Kill(n.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("restart %s: %w", n.Name, err)
@@ -222,8 +224,8 @@ func (n *Node) WriteFile(name string, text []byte, mode fs.FileMode) error {
 	})
 }
 
-// Cmd is an [exec.Cmd] that starts in a node. It is a direct child of the calling process, so
-// signals, pipes and the exit status are those of the command.
+// Cmd is an [exec.Cmd] that starts in a node. The command is a direct child of the calling process,
+// so signals, pipes and the exit status work as for any command.
 type Cmd struct {
 	*exec.Cmd
 	node *Node
@@ -240,9 +242,9 @@ func (n *Node) Command(ctx context.Context, argv ...string) *Cmd {
 }
 
 // OnHead returns a Cmd that runs argv on the launching machine. Its directory is the caller's, or
-// /root if the launching machine cannot see that (see Options.Share). To launch from a directory
-// that nodes may lack, set Dir to one that Put has written to. To launch with a variable, append it
-// to Env.
+// /root if the launching machine cannot see the caller's directory (see Options.Share). To launch
+// from a directory that nodes may lack, set Dir to a directory that Put has written to. To launch
+// with a variable, append it to Env.
 func (c *Cluster) OnHead(ctx context.Context, argv ...string) *Cmd {
 	cmd := c.Head.Command(ctx, argv...)
 	if here, err := os.Getwd(); err == nil && c.Head.has(here+"/.") {
@@ -251,8 +253,8 @@ func (c *Cluster) OnHead(ctx context.Context, argv ...string) *Cmd {
 	return cmd
 }
 
-// lookPath finds a command as the node would. If it finds none, it returns the name unchanged, and
-// Start fails.
+// lookPath finds a command in the node's PATH. If there is no such command, it returns the name
+// unchanged, and Start fails.
 func (n *Node) lookPath(name string) string {
 	if strings.Contains(name, "/") {
 		return name
@@ -266,10 +268,10 @@ func (n *Node) lookPath(name string) string {
 	return "/nonexistent/" + name
 }
 
-// Start is [exec.Cmd.Start], inside the node.
+// Start does the same as [exec.Cmd.Start], inside the node.
 func (c *Cmd) Start() error { return c.node.inside(c.Cmd.Start) }
 
-// Run is [exec.Cmd.Run], inside the node.
+// Run does the same as [exec.Cmd.Run], inside the node.
 func (c *Cmd) Run() error {
 	if err := c.Start(); err != nil {
 		return err
@@ -277,7 +279,7 @@ func (c *Cmd) Run() error {
 	return c.Wait()
 }
 
-// Output is [exec.Cmd.Output], inside the node.
+// Output does the same as [exec.Cmd.Output], inside the node.
 func (c *Cmd) Output() ([]byte, error) {
 	var out bytes.Buffer
 	c.Stdout = &out
@@ -285,7 +287,7 @@ func (c *Cmd) Output() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// CombinedOutput is [exec.Cmd.CombinedOutput], inside the node.
+// CombinedOutput does the same as [exec.Cmd.CombinedOutput], inside the node.
 func (c *Cmd) CombinedOutput() ([]byte, error) {
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
@@ -293,14 +295,14 @@ func (c *Cmd) CombinedOutput() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// shell runs a script on the node. It takes no context: causing a fault takes no time, and Undo
-// must work after the context of the test has ended.
+// shell runs a script on the node. It takes no context, because causing a fault takes little time
+// and Undo must work after the context of the test has ended.
 func (n *Node) shell(script string) (string, error) {
 	return n.Run(context.Background(), "/bin/sh", "-c", script)
 }
 
-// Run runs argv on the node and returns its standard output and standard error. An error contains
-// them as well.
+// Run runs argv on the node and returns its standard output and standard error. An error also
+// contains this output.
 func (n *Node) Run(ctx context.Context, argv ...string) (string, error) {
 	out, err := n.Command(ctx, argv...).CombinedOutput()
 	if err != nil {

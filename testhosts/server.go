@@ -18,8 +18,8 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// valve is a connection that can freeze: then nothing is read, and writes are discarded, but the
-// kernel keeps the connection. Only Close ends it.
+// valve is a connection that can freeze. A frozen valve reads nothing and discards writes, but the
+// kernel keeps the connection. Only Close ends the connection.
 type valve struct {
 	net.Conn
 	freezing, closing sync.Once
@@ -81,7 +81,7 @@ func (h *host) serve(raw net.Conn) {
 
 	var work sync.WaitGroup
 	defer work.Wait()
-	defer cancel() // before the wait, because it ends the sessions
+	defer cancel() // runs before the wait, because it ends the sessions
 	work.Go(func() { h.answerGlobal(requests) })
 	for channel := range channels {
 		work.Go(func() { h.answerChannel(ctx, conn, channel) })
@@ -135,14 +135,14 @@ type execAnswer int
 
 const (
 	runs    execAnswer = iota
-	refuses            // refuses it
+	refuses            // refuses the request
 	ignores            // never answers
 )
 
 // session is a session channel that will run one command.
 type session struct {
 	*host
-	ctx     context.Context // ends with the connection
+	ctx     context.Context // ends when the connection ends
 	conn    *valve
 	channel ssh.Channel
 	stdout  io.Writer
@@ -151,7 +151,7 @@ type session struct {
 }
 
 // serveSession answers the requests of one session. As in OpenSSH, a session runs one command.
-// Requests for a shell or a subsystem are not expected here.
+// Requests for a shell or a subsystem are not expected in these tests.
 func (h *host) serveSession(ctx context.Context, conn *valve, open ssh.NewChannel) {
 	channel, requests, err := open.Accept()
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *session) answer(request *ssh.Request) (command string, exec bool) {
 			return "", false
 		}
 		command, exec, accept = payload.Command, s.onExec == runs, s.onExec == runs
-	case "env": // sshd accepts only variables of AcceptEnv, which is empty here
+	case "env": // sshd accepts only the variables in AcceptEnv, which is empty in these tests
 	case "pty-req":
 		s.pty, accept = true, true
 	case "signal", "window-change", "keepalive@openssh.com":
@@ -219,7 +219,8 @@ func (s *session) exit(status int) {
 	s.end("exit-status", struct{ Status uint32 }{uint32(status)})
 }
 
-// exitBySignal reports that a signal ended the command. The name is without SIG.
+// exitBySignal reports to the client that a signal ended the command. name is the signal's name
+// without SIG.
 func (s *session) exitBySignal(name string) {
 	s.end("exit-signal", struct {
 		Signal  string

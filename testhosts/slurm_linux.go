@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// slurmPrograms are the daemons on the machines of a cluster with Slurm.
+// slurmPrograms lists the daemons on the machines of a cluster with Slurm.
 var slurmPrograms = []string{"/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd"}
 
 // HasSlurm returns an error if this machine lacks the programs of Options.Slurm.
@@ -27,11 +27,12 @@ func HasSlurm() error {
 	return nil
 }
 
-// slurmConfig is for Slurm 22.05. Its state is in directories that every machine has for itself. A
-// node reports its slots as processors, whatever this machine has (config_overrides), and one GPU
-// for each slot, without a device. A job has a process on each of its nodes all the time
-// (PrologFlags). Steps are identified by process groups: proctrack/linuxproc would read all
-// processes, and every node sees those of this machine.
+// slurmConfig is a configuration for Slurm 22.05. Slurm's state is in directories of which every
+// machine has its own. A node reports its slots as processors, regardless of this machine's
+// processors (config_overrides). It also reports one GPU for each slot, without a device. A job
+// always has a process on each of its nodes (PrologFlags). Slurm identifies steps by process
+// groups. proctrack/linuxproc would read all processes, and every node sees this machine's
+// processes.
 const slurmConfig = `ClusterName=testhosts
 SlurmctldHost=%[1]s(%[2]s)
 SlurmUser=root
@@ -56,8 +57,8 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
 
 // addSlurm adds the files that Slurm reads on every machine: one configuration and one key.
 //
-// slurmd 22.05 always loads a cgroup plugin, and cannot detect the right one in a namespace. The
-// plugin for v1 loads and changes nothing.
+// slurmd 22.05 always loads a cgroup plugin, and cannot detect the right plugin in a namespace. The
+// plugin for v1 can be loaded and changes nothing.
 func (c *Cluster) addSlurm(files map[string][]byte) {
 	config := bytes.NewBufferString(fmt.Sprintf(slurmConfig, c.Head.Name, c.Head.Address))
 	for _, n := range c.Nodes {
@@ -116,8 +117,8 @@ func (c *Cluster) raiseSlurm(ctx context.Context) error {
 	}
 }
 
-// InSlurmJob returns a Cmd that runs argv on the launching machine in an allocation of all nodes,
-// which ends with it.
+// InSlurmJob returns a Cmd that runs argv on the launching machine in an allocation of all nodes.
+// The allocation ends with the command.
 func (c *Cluster) InSlurmJob(ctx context.Context, argv ...string) *Cmd {
 	return c.OnHead(ctx, append([]string{"salloc", "--quiet", "--nodes", fmt.Sprint(len(c.Nodes)), "--ntasks-per-node", fmt.Sprint(c.Slots)}, argv...)...)
 }
@@ -131,9 +132,9 @@ func (n *Node) StopSlurmd() (Undo, error) {
 	}, err
 }
 
-// slurmAdopt does what pam_slurm_adopt does for every user except root, whom it always admits
-// (Slurm 22.05, contribs/pam_slurm_adopt, pam_sm_acct_mgmt): without a job on the node, the account
-// is closed. A job has a process there from its start to its end.
+// slurmAdopt denies logins of users without a job on the node. pam_slurm_adopt does the same for
+// every user except root, whom it always admits (Slurm 22.05, contribs/pam_slurm_adopt,
+// pam_sm_acct_mgmt). A job has a process on the node from its start to its end.
 const slurmAdopt = `#!/bin/sh
 pgrep -x slurmstepd >/dev/null && exit 0
 echo "Access denied by pam_slurm_adopt: you have no active jobs on this node"
@@ -146,7 +147,8 @@ func (n *Node) AdmitJobs() (Undo, error) {
 	if err := n.WriteFile(program, []byte(slurmAdopt), 0o755); err != nil {
 		return nil, err
 	}
-	// Our sshd does not use PAM otherwise, so these are all its rules.
+	// The node's sshd does not use PAM without this fault, so these are all the rules that it
+	// needs.
 	rules := "auth required pam_permit.so\naccount required pam_exec.so quiet stdout " + program + "\nsession required pam_permit.so\n"
 	forget, err := n.Configure("/etc/pam.d/sshd", rules)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 //go:embed node.sh
 var nodeScript []byte
 
-// sshdConfig is Debian's configuration without PAM (which would apply the limits and login records
-// of the machine) and without the limits on the number of clients.
+// sshdConfig is Debian's configuration without PAM and without the limits on the number of clients.
+// PAM would apply the limits and login records of the machine.
 const sshdConfig = `HostKey /etc/ssh/ssh_host_ed25519_key
 PidFile ` + sshdPid + `
 PermitRootLogin prohibit-password
@@ -40,8 +40,8 @@ Subsystem sftp internal-sftp
 // sshdPid is a file that sshd writes when it listens. The machine's own sshd does not use it.
 const sshdPid = "/run/sshd/testhosts.pid"
 
-// writeState writes the files from which the nodes boot: for each node /etc and its mount table,
-// and for all of them one home and the script.
+// writeState writes the files from which the nodes boot. Each node has its own /etc and mount
+// table. All nodes share one home directory and the boot script.
 func (c *Cluster) writeState(options Options) error {
 	shared, err := hiddenDirectories(options.Share)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *Cluster) writeState(options Options) error {
 	return writeTree(c.dir, files)
 }
 
-// addKey adds the two files of a new key and returns its public key.
+// addKey adds the two files of a new key and returns the public key.
 func addKey(files map[string][]byte, name, comment string) (ssh.PublicKey, error) {
 	k, err := generateKey()
 	if err != nil {
@@ -114,7 +114,7 @@ func machineID() []byte {
 
 // sshdOptions returns sshdConfig in the syntax of the installed sshd.
 func sshdOptions() string {
-	// OpenSSH 9.8 and later block a client after several failures, which tests cause.
+	// OpenSSH 9.8 and later block a client after several failures, and tests cause such failures.
 	const penalties = "PerSourcePenalties no"
 	if exec.Command("/usr/sbin/sshd", "-T", "-f", "/dev/null", "-o", penalties).Run() == nil {
 		return sshdConfig + penalties + "\n"
@@ -144,19 +144,19 @@ func writeTree(root string, files map[string][]byte) error {
 	return nil
 }
 
-// ownDirectories are the directories that a node has for itself, each a tmpfs, with its mount
-// options.
+// ownDirectories lists the directories of which each node has its own, with their mount options.
+// Each of these directories is a tmpfs.
 var ownDirectories = []struct{ path, options string }{
 	{"/dev/shm", "nosuid,nodev,mode=1777"},
 	{"/tmp", "nosuid,nodev,mode=1777"},
 	{"/var/tmp", "nosuid,nodev,mode=1777"},
 	{"/var/log", "nosuid,nodev,mode=755"},
 	{"/root", "nosuid,nodev,mode=700"},
-	{"/run", "nosuid,nodev,mode=755"}, // the last one, because it hides the sources of the others
+	{"/run", "nosuid,nodev,mode=755"}, // must be last, because it hides the sources of the other mounts
 }
 
-// fstab returns the node's mount table, in order. The sources have the name of the node, because
-// mount --all skips a source that seems to be mounted already.
+// fstab returns the node's mount table, in the order of mounting. The names of the sources contain
+// the node's name, because mount --all skips a source that seems to be mounted already.
 func (c *Cluster) fstab(n *Node, shared []string) []byte {
 	var table bytes.Buffer
 	rw := filepath.Join(c.dir, n.Name, "rw")
@@ -184,8 +184,8 @@ func (c *Cluster) fstab(n *Node, shared []string) []byte {
 	return table.Bytes()
 }
 
-// hiddenDirectories returns the shared directories that a node's own directories would hide. It
-// sees all others anyway.
+// hiddenDirectories returns the shared directories that a node's own directories would hide. The
+// node sees all other directories without a mount.
 func hiddenDirectories(share []string) ([]string, error) {
 	if share == nil {
 		here, err := os.Getwd()
@@ -214,8 +214,8 @@ func hiddenDirectories(share []string) ([]string, error) {
 
 var rootShell = regexp.MustCompile(`(?m)^(root:.*:)[^:]*$`)
 
-// rootWithBash returns the machine's passwd with bash as root's shell, because cluster nodes have
-// bash.
+// rootWithBash returns this machine's /etc/passwd with bash as root's shell, because cluster nodes
+// have bash.
 func rootWithBash() ([]byte, error) {
 	passwd, err := os.ReadFile("/etc/passwd")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// between is a program between sshd and an agent. It starts the agent and passes its lines on. Its
-// function answered changes the body of each answer.
+// between is a program between sshd and an agent. It starts the agent and passes the agent's lines
+// on. Its function answered changes the body of each answer.
 const between = `#!/usr/bin/python3
 import json, os, subprocess, sys, threading
 
@@ -46,8 +46,8 @@ for line in agent.stdout:
 os._exit(agent.wait())
 `
 
-// ChangeAnswers changes the answers of the node's agent. changes is Python code that defines
-// answered(body), which changes one answer in place.
+// ChangeAnswers changes the answers of the node's agent. changes is Python code that defines a
+// function answered(body). The function changes one answer in place.
 func (n *Node) ChangeAnswers(changes string) (Undo, error) {
 	const path = "/root/between"
 	if err := n.WriteFile(path, []byte(strings.Replace(between, "CHANGES", changes, 1)), 0o755); err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ShrinkSHM limits /dev/shm to this many bytes. 64 MiB is the default of container runtimes.
+// ShrinkSHM limits the size of /dev/shm, in bytes. The default of container runtimes is 64 MiB.
 func (n *Node) ShrinkSHM(bytes int64) (Undo, error) {
 	return n.remount("/dev/shm", 0, fmt.Sprintf("size=%d", bytes), "size=50%")
 }
@@ -58,15 +58,15 @@ func (n *Node) remount(path string, flags uintptr, options, before string) (Undo
 	return func() error { return set(0, before) }, set(flags, options)
 }
 
-// edit rewrites a file of the node. A missing file reads as empty, and a file that becomes empty is
-// removed.
+// edit rewrites a file of the node. A missing file counts as empty, and a file that becomes empty
+// is removed.
 func (n *Node) edit(path string, change func(text string) string) (Undo, error) {
 	var before []byte
 	replace := func(text string) error {
 		if text == "" {
 			return os.Remove(path)
 		}
-		return os.WriteFile(path, []byte(text), 0o600) // mode of a new file
+		return os.WriteFile(path, []byte(text), 0o600) // the mode applies only to a new file
 	}
 	err := n.inside(func() (err error) {
 		if before, err = os.ReadFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +80,7 @@ func (n *Node) edit(path string, change func(text string) string) (Undo, error) 
 	return func() error { return n.inside(func() error { return replace(string(before)) }) }, nil
 }
 
-// NoisyShell makes ~/.bashrc print a line. bash reads this file for commands over ssh too.
+// NoisyShell makes ~/.bashrc print a line. bash also reads this file for commands over ssh.
 func (n *Node) NoisyShell(line string) (Undo, error) {
 	return n.edit("/root/.bashrc", func(text string) string {
 		return text + "echo '" + strings.ReplaceAll(line, "'", `'\''`) + "'\n"
@@ -90,7 +90,7 @@ func (n *Node) NoisyShell(line string) (Undo, error) {
 // LoopbackHostname makes the node resolve its own name to 127.0.1.1, as Debian's installer does.
 func (n *Node) LoopbackHostname() (Undo, error) { return n.WrongHosts(n.Name, "127.0.1.1") }
 
-// WrongHosts makes the node resolve a name to another address than all other nodes do.
+// WrongHosts makes the node resolve a name to a different address than all other nodes.
 func (n *Node) WrongHosts(name, address string) (Undo, error) {
 	entry := regexp.MustCompile(`(?m)^\S+(\s+)` + regexp.QuoteMeta(name) + `$`)
 	return n.edit("/etc/hosts", func(text string) string {
@@ -110,8 +110,8 @@ func (n *Node) Configure(path, text string) (Undo, error) {
 	return n.edit(path, func(string) string { return text })
 }
 
-// LeftoverSegment creates a file in /dev/shm of this size and age, like those that a killed NCCL
-// leaves behind.
+// LeftoverSegment creates a file in /dev/shm with the given size and age, like the files that a
+// killed NCCL process leaves behind.
 func (n *Node) LeftoverSegment(name string, bytes int64, age time.Duration) (Undo, error) {
 	path := filepath.Join("/dev/shm", name)
 	err := n.inside(func() error {
@@ -127,9 +127,9 @@ func (n *Node) LeftoverSegment(name string, bytes int64, age time.Duration) (Und
 	return func() error { return n.inside(func() error { return os.Remove(path) }) }, nil
 }
 
-// OtherPackage installs the metadata of a Python package into root's user site of /usr/bin/python3,
-// which precedes the system's packages. If the package itself is missing, it adds an empty module.
-// This is enough for programs that only ask for the version.
+// OtherPackage installs the metadata of a Python package into root's user site of /usr/bin/python3.
+// The user site precedes the system's packages. If the package itself is missing, OtherPackage adds
+// an empty module. This is enough for programs that only ask for the version.
 func (n *Node) OtherPackage(name, version string) (Undo, error) {
 	site, err := n.userSite()
 	if err != nil {
@@ -157,12 +157,12 @@ func (n *Node) OtherPackage(name, version string) (Undo, error) {
 	}, nil
 }
 
-// CUDATorch is OtherPackage for a torch built for this CUDA release.
+// CUDATorch does the same as OtherPackage for a torch that was built for the given CUDA release.
 func (n *Node) CUDATorch(version, cuda string) (Undo, error) {
 	return n.builtTorch(version, fmt.Sprintf("%q", cuda))
 }
 
-// CPUTorch is OtherPackage for a torch built without CUDA.
+// CPUTorch does the same as OtherPackage for a torch that was built without CUDA.
 func (n *Node) CPUTorch(version string) (Undo, error) { return n.builtTorch(version, "None") }
 
 func (n *Node) builtTorch(version, cuda string) (Undo, error) {
@@ -177,7 +177,7 @@ func (n *Node) builtTorch(version, cuda string) (Undo, error) {
 	all := undos{uninstall}
 	for name, text := range map[string]string{
 		"torch/version.py": fmt.Sprintf("__version__ = %q\ncuda = %s\n", version, cuda),
-		// Modules that torch imports (launch.Requirements). The machine may lack them.
+		// Torch imports these modules (launch.Requirements). The machine may lack them.
 		"typing_extensions.py": "# imported by torch\n",
 		"sympy.py":             "# imported by torch\n",
 		"mpmath.py":            "# imported by torch\n",
@@ -203,15 +203,15 @@ func (n *Node) userSite() (string, error) {
 	return site, nil
 }
 
-// JobDirectory is a directory that every machine has, each its own. Its script train.py joins the
-// other ranks over gloo and adds up their numbers.
+// JobDirectory is a directory of which every machine has its own. Its script train.py joins the
+// other ranks over gloo and adds up the numbers of all ranks.
 const JobDirectory = "/root/job"
 
 //go:embed train.py
 var trainScript []byte
 
 // Put writes a file on the launching machine and on every node. The path must be below a directory
-// that each machine has for itself: /root, /tmp, /var/tmp, /run or /dev/shm.
+// of which each machine has its own: /root, /tmp, /var/tmp, /run or /dev/shm.
 func (c *Cluster) Put(path string, text []byte, mode fs.FileMode) error {
 	if !slices.ContainsFunc(ownDirectories, func(own struct{ path, options string }) bool {
 		return strings.HasPrefix(filepath.Clean(path), own.path+"/")
@@ -234,7 +234,7 @@ func (n *Node) Hide(path string) (Undo, error) {
 	return n.layer(filepath.Dir(path), func(upper string) error { return whiteout(upper, filepath.Base(path)) })
 }
 
-// whiteout makes an overlay hide this name.
+// whiteout makes an overlay hide the file with the given name.
 func whiteout(upper, name string) error {
 	return unix.Mknod(filepath.Join(upper, name), unix.S_IFCHR, 0)
 }
@@ -265,7 +265,7 @@ func (n *Node) ChangeFile(path string, change func(text string) string) (Undo, e
 // it. This matters on the launching machine only.
 func (n *Node) ForeignPDSH() (Undo, error) {
 	for _, pattern := range []string{"/usr/lib/*/pdsh", "/usr/lib/pdsh", "/usr/lib64/pdsh"} {
-		if dirs, _ := filepath.Glob(pattern); len(dirs) > 0 { // /usr belongs to the machine
+		if dirs, _ := filepath.Glob(pattern); len(dirs) > 0 { // change only this node's view, because /usr belongs to the machine
 			const nobody = 65534
 			return n.layer(dirs[0], func(upper string) error { return os.Chown(upper, nobody, nobody) })
 		}

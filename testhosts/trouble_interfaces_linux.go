@@ -10,15 +10,15 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// RenameNIC gives eth0 another name, as after a change of firmware or slot.
+// RenameNIC gives eth0 another name, as a change of the firmware or of the slot may do.
 func (n *Node) RenameNIC(name string) (Undo, error) {
 	return func() error { return n.renameLink(name, "eth0") }, n.renameLink("eth0", name)
 }
 
 func (n *Node) renameLink(from, to string) error {
 	return n.link(from, func(link netlink.Link) error {
-		// Kernels before 6.2 rename an interface only while it is down. Setting it down deletes its
-		// neighbours.
+		// Kernels before 6.2 rename an interface only while it is down. Setting an interface down
+		// deletes its neighbour entries.
 		err := errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, to), netlink.LinkSetUp(link))
 		if err != nil {
 			return fmt.Errorf("%s: rename %s to %s: %w", n.Name, from, to, err)
@@ -33,9 +33,9 @@ func (n *Node) AddDocker0() (Undo, error) {
 	return n.addLink(docker0, "172.17.0.1/16")
 }
 
-// AddDocker0First is AddDocker0 with docker0 before eth0 in the kernel's order, as after the
-// network driver was loaded again. 172.17.0.1 is then the first address that hostname -I prints.
-// Settings of eth0 are lost.
+// AddDocker0First does the same as AddDocker0, but docker0 comes before eth0 in the kernel's order.
+// This happens if the network driver is loaded again. 172.17.0.1 is then the first address that
+// hostname -I prints. Settings of eth0 are lost.
 func (n *Node) AddDocker0First() (Undo, error) {
 	return n.precedingEth0(n.AddDocker0())
 }
@@ -43,11 +43,11 @@ func (n *Node) AddDocker0First() (Undo, error) {
 // NIC is an interface in addition to eth0.
 type NIC struct {
 	Name   string // at most 15 bytes, for example mgmt0 or tailscale0
-	Prefix string // its address with the prefix length: 10.78.1.3/16
+	Prefix string // address with the prefix length, such as 10.78.1.3/16
 
-	// Network names the segment of the interface, which it shares with the NICs of other nodes with
-	// the same Network. "" is a private segment: the interface is up and has carrier, but reaches
-	// no other node.
+	// Network is the name of the interface's segment. Interfaces with the same Network on several
+	// nodes share a segment. "" means a private segment: the interface is up and has carrier, but
+	// reaches no other node.
 	Network string
 
 	// First puts the interface before eth0 in the kernel's order, with the side effect that
@@ -60,7 +60,8 @@ func (n *Node) AddNIC(nic NIC) (Undo, error) {
 	undo, err := n.addLink(&netlink.Veth{
 		LinkAttrs: netlink.LinkAttrs{Name: nic.Name},
 		PeerName:  "nic%d", // the kernel fills in the number
-		// The PID is that of this machine, although we are in another network namespace.
+		// The PID is the one in this machine's process table, although this thread is in another
+		// network namespace.
 		PeerNamespace: netlink.NsPid(n.cluster.sw.pid),
 	}, nic.Prefix)
 	if err != nil {
@@ -75,7 +76,8 @@ func (n *Node) AddNIC(nic NIC) (Undo, error) {
 	return undo, nil
 }
 
-// plugIn connects the switch's end of an interface to its network, if it has one, and brings it up.
+// plugIn brings up the switch's end of an interface. If the interface has a Network, plugIn first
+// connects this end to it.
 func (n *Node) plugIn(nic NIC) error {
 	var port int
 	err := n.link(nic.Name, func(link netlink.Link) error {
@@ -103,11 +105,11 @@ func (n *Node) plugIn(nic NIC) error {
 	})
 }
 
-// upTime is the time that an interface may take until it is up.
+// upTime is the maximum time that an interface may take to come up.
 const upTime = 10 * time.Second
 
-// untilUp waits until the kernel reports that both ends of an interface are up, which takes up to a
-// second, or longer on a busy machine. Before that, the bridge forwards nothing.
+// untilUp waits until the kernel reports that both ends of an interface are up. This takes up to a
+// second, or longer on a busy machine. The bridge forwards nothing until both ends are up.
 func untilUp(port int) error {
 	for end := time.Now().Add(upTime); ; time.Sleep(5 * time.Millisecond) {
 		link, err := netlink.LinkByIndex(port)
@@ -122,7 +124,7 @@ func untilUp(port int) error {
 	}
 }
 
-// addLink adds an interface with an address and brings it up.
+// addLink adds an interface with an address and brings the interface up.
 func (n *Node) addLink(link netlink.Link, prefix string) (Undo, error) {
 	undo := func() error {
 		return n.insideNetwork(func() error { return netlink.LinkDel(link) })
@@ -148,8 +150,8 @@ func (n *Node) addLink(link netlink.Link, prefix string) (Undo, error) {
 	return undo, nil
 }
 
-// precedingEth0 moves the interface that was just added before eth0 in the kernel's order. This is
-// the order of creation and cannot be changed, so it creates eth0 again.
+// precedingEth0 moves the interface that was just added before eth0 in the kernel's order. The
+// kernel orders interfaces by their creation, so precedingEth0 creates eth0 again.
 func (n *Node) precedingEth0(undo Undo, err error) (Undo, error) {
 	if err != nil {
 		return nil, err

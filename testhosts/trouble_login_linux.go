@@ -13,13 +13,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// RemoveAuthorizedKey removes the key that all machines log in with.
+// RemoveAuthorizedKey removes the key with which all machines log in.
 func (n *Node) RemoveAuthorizedKey() (Undo, error) {
 	return n.edit("/root/.ssh/authorized_keys", func(string) string { return "" })
 }
 
-// AdmitHeadOnly accepts the key only from the launching machine. Launches with pdsh work, but
-// logins between nodes do not.
+// AdmitHeadOnly makes the node accept the key only from the launching machine. Launches with pdsh
+// work, but logins between nodes do not.
 func (n *Node) AdmitHeadOnly() (Undo, error) {
 	return n.edit("/root/.ssh/authorized_keys", func(text string) string {
 		return `from="` + n.cluster.Head.Address + `" ` + text
@@ -49,7 +49,7 @@ func (n *Node) UnknownToPeers() (Undo, error) {
 	return all.undo, nil
 }
 
-// NoLoginShell gives root nologin as shell, as service accounts have.
+// NoLoginShell gives root the shell nologin, which service accounts have.
 func (n *Node) NoLoginShell() (Undo, error) {
 	return n.edit("/etc/passwd", func(text string) string {
 		return rootShell.ReplaceAllString(text, "${1}/usr/sbin/nologin")
@@ -63,7 +63,7 @@ func (n *Node) LockAccount() (Undo, error) {
 	})
 }
 
-// StopSSHD ends sshd. All other processes of the node go on.
+// StopSSHD ends sshd. All other processes of the node continue.
 func (n *Node) StopSSHD() (Undo, error) {
 	_, err := n.shell(`pid=$(cat ` + sshdPid + `); kill "$pid"; while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done; rm -f ` + sshdPid)
 	return n.startSSHD, err
@@ -89,8 +89,8 @@ func (n *Node) raisedLine() (string, error) {
 	return n.knownLine(public), nil
 }
 
-// knowAgain restores peer's original host key in known_hosts of every machine. A file that still
-// has this key stays as it is.
+// knowAgain restores peer's original host key in known_hosts of every machine. It does not change a
+// file that still has this key.
 func (c *Cluster) knowAgain(ctx context.Context, peer *Node) error {
 	line, err := peer.raisedLine()
 	if err != nil {
@@ -114,8 +114,8 @@ func (n *Node) hasKnown(line string) bool {
 	return strings.Contains("\n"+string(text), "\n"+line)
 }
 
-// relearn replaces the node's lines for peer by this line. It finds the old lines with ssh-keygen,
-// because they may be hashed.
+// relearn replaces the node's known_hosts lines for peer with the given line. It finds the old
+// lines with ssh-keygen, because the host names in them may be hashed.
 func (n *Node) relearn(ctx context.Context, peer *Node, line string) error {
 	_, err := n.Run(ctx, "/bin/sh", "-c", `set -e
 [ ! -e "$1" ] || { ssh-keygen -f "$1" -R "$2"; ssh-keygen -f "$1" -R "$3"; rm -f "$1.old"; }

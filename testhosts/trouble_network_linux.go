@@ -16,7 +16,7 @@ import (
 // an error.
 type Undo func() error
 
-// undos are the Undos of the parts of one fault.
+// undos holds the Undos of the parts of one fault.
 type undos []Undo
 
 func (all undos) undo() (err error) {
@@ -26,22 +26,22 @@ func (all undos) undo() (err error) {
 	return err
 }
 
-// Ephemeral is the port range from which Linux chooses if a program asks for no port
-// (net.ipv4.ip_local_port_range), as the listeners of NCCL and gloo do.
+// Ephemeral is the port range from which Linux chooses a port if a program requests none
+// (net.ipv4.ip_local_port_range). NCCL and gloo listen on such ports.
 const Ephemeral = "32768:60999"
 
-// In the functions below, ports name the TCP ports of the node ("22", "1024:65535") to which other
-// machines open connections. Connections that the node itself opens, also to its own address, are
-// not affected: host firewalls track connections and trust the loopback interface.
+// In the following functions, ports are the TCP ports of the node ("22", "1024:65535") to which
+// other machines open connections. Connections that the node itself opens, even to its own address,
+// are not affected, because host firewalls track connections and trust the loopback interface.
 
-// Drop makes the node's firewall drop connections to these ports, or all incoming packets if there
-// are no ports. Senders get no answer.
+// Drop makes the node's firewall drop connections to the given ports, or all incoming packets if no
+// ports are given. Senders get no answer.
 func (n *Node) Drop(ports ...string) (Undo, error) {
 	return n.firewall(connections(ports), "DROP")
 }
 
-// DropFrom drops connections from peer to these ports of the node, or to all ports. Connections
-// from the node to peer work. This is a one-way firewall.
+// DropFrom makes the node's firewall drop connections from peer to the given ports, or to all ports
+// if none are given. Connections from the node to peer work, as with a one-way firewall.
 func (n *Node) DropFrom(peer *Node, ports ...string) (Undo, error) {
 	if len(ports) == 0 {
 		ports = allPorts
@@ -49,8 +49,8 @@ func (n *Node) DropFrom(peer *Node, ports ...string) (Undo, error) {
 	return n.firewall(append([]string{"-s", peer.Address}, connections(ports)...), "DROP")
 }
 
-// Reject makes the node's firewall answer connections to these ports, or to all ports, with a
-// reset, as if no process listened.
+// Reject makes the node's firewall answer connections to the given ports, or to all ports if none
+// are given, with a reset. Clients see the same as if no process listened.
 func (n *Node) Reject(ports ...string) (Undo, error) {
 	if len(ports) == 0 {
 		ports = allPorts // only TCP connections can be reset
@@ -58,24 +58,24 @@ func (n *Node) Reject(ports ...string) (Undo, error) {
 	return n.firewall(connections(ports), "REJECT", "--reject-with", "tcp-reset")
 }
 
-// Prohibit makes the node's firewall answer connections to these ports, or all incoming packets,
-// with "host administratively prohibited", as firewalld's default rules do. Callers see "no route
-// to host".
+// Prohibit makes the node's firewall answer connections to the given ports, or all incoming packets
+// if no ports are given, with "host administratively prohibited". firewalld's default rules do the
+// same. Clients see "no route to host".
 func (n *Node) Prohibit(ports ...string) (Undo, error) {
 	return n.firewall(connections(ports), "REJECT", "--reject-with", "icmp-host-prohibited")
 }
 
-// ResetAfterAccept accepts connections to these TCP ports and resets them when the caller sends its
-// first byte. Firewalls that inspect data behave like this, and so do proxies whose server is dead.
-// The node itself sees nothing of the connection.
+// ResetAfterAccept accepts connections to the given TCP ports and resets a connection when the
+// client sends its first byte. Firewalls that inspect data behave like this, and so do proxies
+// whose server is dead. The node itself does not see the connection.
 func (n *Node) ResetAfterAccept(ports ...string) (Undo, error) {
 	spoken := []string{"-p", "tcp", "--tcp-flags", "PSH", "PSH", "-m", "conntrack", "--ctdir", "ORIGINAL"}
 	return n.firewall(append(spoken, toPorts(ports)...), "REJECT", "--reject-with", "tcp-reset")
 }
 
-// CutAfter makes the node's firewall drop the packets of a connection after this many bytes,
-// counted in both directions, except for ssh. Devices that inspect or count traffic behave like
-// this. Short connections are not affected.
+// CutAfter makes the node's firewall drop the packets of a connection after the given number of
+// bytes, counted in both directions. Connections of ssh are not affected. Devices that inspect or
+// count traffic behave like this. Short connections are not affected.
 func (n *Node) CutAfter(bytes int) (Undo, error) {
 	return n.firewall([]string{
 		"-p", "tcp", "!", "--dport", "22", "-m", "connbytes",
@@ -83,8 +83,8 @@ func (n *Node) CutAfter(bytes int) (Undo, error) {
 	}, "DROP")
 }
 
-// Unroute makes all packets to the node be answered with "host unreachable", as a router does if a
-// machine is switched off. Linux reports this error only after the second answer, about a second
+// Unroute makes the node's firewall answer all packets with "host unreachable", as a router does if
+// a machine is switched off. Linux reports this error only after the second answer, about a second
 // later.
 func (n *Node) Unroute() (Undo, error) {
 	return n.firewall(nil, "REJECT", "--reject-with", "icmp-host-unreachable")
@@ -105,8 +105,8 @@ func toPorts(ports []string) []string {
 	return []string{"-m", "multiport", "--dports", strings.Join(ports, ",")}
 }
 
-// firewall sends matching packets from other machines to a target. The rule is the first of its
-// chain.
+// firewall sends matching packets from other machines to a target. The rule becomes the first rule
+// of its chain.
 func (n *Node) firewall(match []string, target ...string) (Undo, error) {
 	rule := append([]string{"INPUT", "!", "-i", "lo"}, match...)
 	rule = append(append(rule, "-j"), target...)
@@ -117,8 +117,9 @@ func (n *Node) firewall(match []string, target ...string) (Undo, error) {
 	return func() error { return set("-D") }, set("-I")
 }
 
-// LoseRoutes removes all routes of the node except the one to the launching machine. Its own calls
-// to other nodes fail at once with "network is unreachable", and calls from them get no answer.
+// LoseRoutes removes all routes of the node except the route to the launching machine. Connections
+// from the node to other nodes fail at once with "network is unreachable". Connections from other
+// nodes get no answer.
 func (n *Node) LoseRoutes() (Undo, error) {
 	var had []netlink.Route
 	var toHead *netlink.Route
@@ -156,7 +157,7 @@ func (n *Node) LoseRoutes() (Undo, error) {
 }
 
 // IgnoreARP makes the node answer no ARP request for its address, as a wrong arp_ignore setting
-// does. The other nodes forget its MAC, but not the launching machine.
+// does. The other nodes forget the node's MAC address, but the launching machine keeps it.
 func (n *Node) IgnoreARP() (Undo, error) {
 	set := func(value string) error {
 		_, err := n.Run(context.Background(), "sysctl", "-qw", "net.ipv4.conf.eth0.arp_ignore="+value)
@@ -171,7 +172,7 @@ func (n *Node) IgnoreARP() (Undo, error) {
 		}
 		return err
 	}
-	err := set("8") // "do not reply for all local addresses": Documentation/networking/ip-sysctl.rst
+	err := set("8") // 8 means "do not reply for all local addresses" (Documentation/networking/ip-sysctl.rst)
 	for _, peer := range n.Peers() {
 		err = errors.Join(err, n.forgottenBy(peer))
 	}
@@ -181,14 +182,14 @@ func (n *Node) IgnoreARP() (Undo, error) {
 	return undo, nil
 }
 
-// SetMTU gives eth0 another MTU, in bytes, than the other nodes have.
+// SetMTU sets the MTU of the node's eth0, in bytes. The other nodes keep their MTU.
 func (n *Node) SetMTU(bytes int) (Undo, error) { return n.setMTU(n, "eth0", bytes) }
 
-// NarrowPath makes the node's cable carry only packets of at most this many bytes, while eth0 keeps
-// its MTU. Larger packets are dropped silently in both directions.
+// NarrowPath makes the network drop larger packets than the given number of bytes on the way to and
+// from the node, while eth0 keeps its MTU. Larger packets are dropped silently in both directions.
 func (n *Node) NarrowPath(bytes int) (Undo, error) {
-	// A veth passes on data that TCP has not yet segmented in one large piece, which ignores every
-	// MTU. So every eth0 only accepts single segments meanwhile.
+	// A veth passes on data that TCP has not yet segmented as one large piece, regardless of the
+	// MTU. So every eth0 accepts only single segments until Undo.
 	if err := n.cluster.segments(1); err != nil {
 		return nil, err
 	}
@@ -199,14 +200,14 @@ func (n *Node) NarrowPath(bytes int) (Undo, error) {
 	return func() error { return errors.Join(widen(), n.cluster.segments(defaultSegments)) }, nil
 }
 
-// NarrowPeers drops packets of more than this many bytes if they come from another node. Packets of
-// the launching machine pass, so that it can log in.
+// NarrowPeers drops packets from other nodes that are larger than the given number of bytes.
+// Packets from the launching machine pass, so that it can log in.
 func (n *Node) NarrowPeers(bytes int) (Undo, error) {
 	large := fmt.Sprintf("%d:65535", bytes+1)
 	return n.firewall([]string{"!", "-s", n.cluster.Head.Address, "-m", "length", "--length", large}, "DROP")
 }
 
-// defaultSegments is GSO_MAX_SEGS of the kernel.
+// defaultSegments is the kernel's GSO_MAX_SEGS.
 const defaultSegments = 65535
 
 // segments sets the number of TCP segments that every eth0 accepts in one piece.

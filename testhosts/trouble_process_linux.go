@@ -12,18 +12,19 @@ import (
 	"strings"
 )
 
-// Freeze stops every process of the node, including sshd. The kernel goes on: it accepts TCP
-// connections, but no process answers.
+// Freeze stops every process of the node, including sshd. The kernel still accepts TCP connections,
+// but no process answers.
 func (n *Node) Freeze() (Undo, error) {
 	return func() error { return n.signalAll("CONT") }, n.signalAll("STOP")
 }
 
-// Kill ends all processes of the node, including sshd, and returns when connections are refused.
+// Kill ends all processes of the node, including sshd. It returns when the node refuses
+// connections.
 func (n *Node) Kill() (Undo, error) {
 	if err := n.signalAll("KILL"); err != nil {
 		return nil, err
 	}
-	// The port is closed when the process has ended, not when the signal was sent.
+	// Wait for the end of the process, because the port stays open until then.
 	_, err := n.shell(`pid=$(cat ` + sshdPid + `); while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done; rm ` + sshdPid)
 	if err != nil {
 		return nil, err
@@ -39,8 +40,8 @@ func (n *Node) startSSHD() error {
 	return n.awaitSSHD(context.Background())
 }
 
-// signalAll signals every process of the node except its first one, as kill -1 does in a separate
-// process table.
+// signalAll sends a signal to every process of the node except the first process. kill -1 does this
+// in a separate process table.
 func (n *Node) signalAll(signal string) error {
 	_, err := n.shell("kill -" + signal + " -1")
 	return err
@@ -76,9 +77,9 @@ func (n *Node) reloadSSHD() error {
 	return n.awaitSSHD(context.Background())
 }
 
-// Limit sets the soft resource limit of all future sessions. resource is prlimit's name (memlock,
-// nofile, nproc, …), and value has its unit. The hard limit stays, because not every root may raise
-// it again.
+// Limit sets the soft resource limit of all future sessions. resource is the name that prlimit uses
+// (memlock, nofile, nproc, …), and value has the unit of that resource. The hard limit stays,
+// because not every root user may raise it again.
 func (n *Node) Limit(resource string, value int64) (Undo, error) {
 	const prlimit = `prlimit --pid "$(cat ` + sshdPid + `)" `
 	before, err := n.shell(prlimit + "--raw --noheadings --output=SOFT --" + resource)
@@ -92,10 +93,10 @@ func (n *Node) Limit(resource string, value int64) (Undo, error) {
 	return func() error { return set(strings.TrimSpace(before)) }, set(strconv.FormatInt(value, 10))
 }
 
-// HoldPort starts a process on the node that listens on a TCP port, and returns when it listens.
-// The process outlives the caller, but not the node.
+// HoldPort starts a process on the node that listens on a TCP port. It returns when the process
+// listens. The process outlives the caller, but not the node.
 func (n *Node) HoldPort(port int) (Undo, error) {
-	// No context: the process stays until Undo is called or the node ends.
+	// Use no context, because the process must stay until Undo is called or the node ends.
 	cmd := n.Command(context.Background(), "/usr/bin/python3", "-c", `
 import socket, sys, time
 sys.excepthook = lambda kind, value, trace: print(value)
@@ -117,7 +118,7 @@ while True: time.sleep(3600)`, strconv.Itoa(port))
 	ended := make(chan struct{})
 	n.cluster.waiting.Go(func() {
 		defer close(ended)
-		cmd.Wait() // it was killed, or has printed an error
+		cmd.Wait() // the process was killed or has printed an error
 	})
 	if line != "listening\n" {
 		<-ended

@@ -14,10 +14,11 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// SetAdapters makes the node show a RoCE ConnectX-7 for each of the given interfaces, which it must
-// have: mlx5_0, mlx5_1 and so on. It adds device nodes that open but do nothing, and the libraries
-// that verbs need. The adapters carry no data. Programs that ask for an address get that of the
-// interface, which is how RoCE finds its peers.
+// SetAdapters makes the node show a RoCE ConnectX-7 adapter for each of the given interfaces. The
+// node must have these interfaces. The adapters are mlx5_0, mlx5_1 and so on. SetAdapters adds
+// device nodes that open but do nothing, and the libraries that verbs need. The adapters carry no
+// data. Programs that ask for an adapter's address get the address of the interface, as with real
+// RoCE.
 func (n *Node) SetAdapters(nics ...NIC) (Undo, error) {
 	class, nodes := gpus.Tree{}, []string{}
 	for i, nic := range nics {
@@ -61,7 +62,7 @@ func addAdapter(class gpus.Tree, number int, nic string, address netip.Addr) {
 	class[fmt.Sprintf("infiniband_verbs/uverbs%d/ibdev", number)] = name + "\n"
 }
 
-// makeVerbs creates device nodes that are /dev/null in fact.
+// makeVerbs creates device nodes with the device number of /dev/null.
 func makeVerbs(dir string, names []string) error {
 	err := os.Mkdir(dir, 0o755)
 	for _, name := range names {

@@ -14,8 +14,9 @@ import (
 // twinMAC is the MAC address of a machine outside of the fleet.
 var twinMAC = net.HardwareAddr{0x02, 0x66, 0, 0, 0, 0x01}
 
-// Twin lets a machine outside of the fleet have the node's address too. This machine is the switch,
-// which listens on no port. Every second other node sends to its MAC.
+// Twin gives the node's address also to a machine outside of the fleet. That machine is the switch,
+// which listens on no port. Every second other node sends its packets to the MAC address of that
+// machine.
 func (n *Node) Twin() (Undo, error) {
 	err := n.cluster.sw.link(bridgeName, func(bridge netlink.Link) error {
 		return errors.Join(netlink.LinkSetHardwareAddr(bridge, twinMAC), netlink.AddrAdd(bridge, &netlink.Addr{IPNet: n.prefix()}))
@@ -65,7 +66,7 @@ func (n *Node) prefix() *net.IPNet {
 	return &net.IPNet{IP: net.ParseIP(n.Address), Mask: net.CIDRMask(16, 32)}
 }
 
-// knownAs makes a peer send packets for this node to the given MAC.
+// knownAs makes a peer send packets for this node to the given MAC address.
 func (n *Node) knownAs(mac net.HardwareAddr, peer *Node) error {
 	return peer.link("eth0", func(eth0 netlink.Link) error {
 		return netlink.NeighSet(&netlink.Neigh{
@@ -75,7 +76,7 @@ func (n *Node) knownAs(mac net.HardwareAddr, peer *Node) error {
 	})
 }
 
-// forgottenBy makes a peer look up the node's MAC again before it next sends.
+// forgottenBy makes a peer look up the node's MAC address again before it sends the next packet.
 func (n *Node) forgottenBy(peer *Node) error {
 	return peer.link("eth0", func(eth0 netlink.Link) error {
 		err := netlink.NeighDel(&netlink.Neigh{LinkIndex: eth0.Attrs().Index, Family: netlink.FAMILY_V4, IP: net.ParseIP(n.Address)})

@@ -16,20 +16,21 @@ import (
 	"preflight/testhosts"
 )
 
-// contender is a command on the launching machine that contacts every node, with its results per
-// round: seconds, and milliseconds of processor time per node on the launching machine and on the
-// nodes.
+// contender is a command on the launching machine that contacts every node. Its results of each
+// round are the duration in seconds, and the processor time of the launching machine and of the
+// nodes in milliseconds per node.
 type contender struct {
 	name      string
 	argv      func(b *bench, names []string) []string
-	cold      bool // the nodes are cleaned before it starts
-	preflight bool // may exit with 1, because it may find problems on the hosts
+	cold      bool // the nodes are cleaned before the command starts
+	preflight bool // the command may exit with 1, because it may find problems on the hosts
 
 	seconds, head, node sample
 }
 
-// The measured commands, in the order of a round. In "everything" the nodes call each other. A real
-// machine pays only its own share of that, but here the processors pay the sum.
+// These are the measured commands, in the order of a round. In "everything" the nodes connect to
+// each other. A real machine spends only its own share of that work, but here one machine spends
+// the work of all nodes.
 const (
 	bareLogin = "bare x/crypto login"
 	pdsh      = "pdsh -R ssh hostname"
@@ -57,11 +58,11 @@ func table() []*contender {
 	}
 }
 
-// lookOnly skips all checks for which nodes contact each other.
+// lookOnly holds the options that skip all checks for which nodes contact each other.
 var lookOnly = []string{"--skip", "node-mesh,path-mtu,rendezvous,ssh-between-nodes"}
 
-// contest runs all contenders in turn, round after round, until the ratios between them are stable.
-// The first round warms up shared caches and does not count.
+// contest runs all contenders in turn, round after round, until the ratios between their results
+// are stable. The first round warms up shared caches and does not count.
 func (b *bench) contest(ctx context.Context, cluster *testhosts.Cluster) error {
 	if b.contenders != nil {
 		return nil
@@ -138,7 +139,7 @@ func (b *bench) clean(ctx context.Context, cluster *testhosts.Cluster) error {
 	return err
 }
 
-// of returns the contender of this name, after it has run the contest if needed.
+// of returns the contender with this name. If the contest has not run yet, of runs it first.
 func (b *bench) of(name string) *contender {
 	return b.contenders[slices.IndexFunc(b.contenders, func(c *contender) bool { return c.name == name })]
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// floor logs in to all hosts at once with x/crypto/ssh only and runs hostname. It verifies host
+// floor uses only x/crypto/ssh to log in to all hosts at once and run hostname. It verifies host
 // keys, as a real program must.
 func floor(hosts string) int {
 	home := os.Getenv("HOME")

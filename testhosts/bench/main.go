@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench checks preflight's performance targets. In one run it compares preflight, cold and
-// warm, with a bare x/crypto login (the lower limit for a Go program that uses SSH), pdsh, clush
-// and parallel-ssh, on namespace hosts with a real sshd. For larger fleets it runs benchmarks of
-// the packages.
+// Command bench checks preflight's performance targets. In one run it compares cold and warm runs
+// of preflight with pdsh, clush, parallel-ssh and a bare x/crypto login. The bare login is the
+// lower limit for a Go program that uses SSH. The hosts are namespaces with a real sshd. For larger
+// fleets bench runs the packages' benchmarks.
 //
-// Seconds differ between machines, so nearly all targets are ratios, and the load of the machine is
-// printed with them. It exits with 1 if a target is missed. All targets are in its table.
+// Seconds differ between machines, so nearly all targets are ratios. bench also prints the load of
+// the machine. It exits with 1 if a target is missed. The table of its output has all targets.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	flag.IntVar(&b.nodes, "n", 128, "number of hosts")
 	flag.IntVar(&b.most, "rounds", 8, "maximum number of rounds")
 	only := flag.String("only", "", "measure the rows whose names match this expression")
-	floorOf := flag.String("floor", "", "") // set in the process of the floor only
+	floorOf := flag.String("floor", "", "") // set only in the process that runs floor
 	flag.Parse()
 	if *floorOf != "" {
 		os.Exit(floor(*floorOf))
@@ -46,11 +46,11 @@ func main() {
 // bench is one run of all measurements.
 type bench struct {
 	nodes, most int
-	others      *watch // measures the other load of the machine
+	others      *watch // measures the load that other programs cause
 
 	self, preflight string // paths of the programs
 	contenders      []*contender
-	gobench         map[string]metrics // the output of go test, by package and expression
+	gobench         map[string]metrics // results of go test, by package and expression
 }
 
 func (b *bench) run(ctx context.Context, only string) (kept bool, err error) {
@@ -77,7 +77,8 @@ func (b *bench) run(ctx context.Context, only string) (kept bool, err error) {
 	return kept, ctx.Err()
 }
 
-// measureAt measures the rows that need the hosts of a place. The hosts are up only for this time.
+// measureAt measures the rows that need the hosts of a place. The hosts are up only during these
+// measurements.
 func (b *bench) measureAt(ctx context.Context, where place, rows []promise, outcomes []outcome) (err error) {
 	var here *testhosts.Cluster
 	for i, row := range rows {
@@ -100,7 +101,8 @@ func (b *bench) measureAt(ctx context.Context, where place, rows []promise, outc
 	return nil
 }
 
-// raise starts hosts that have a torch for the CPU. Without torch the launch would be unknown.
+// raise starts hosts that have a torch for the CPU. Without torch the verdict on the launch would
+// be unknown.
 func (b *bench) raise(ctx context.Context, name string, nodes int) (*testhosts.Cluster, error) {
 	cluster, err := testhosts.Raise(ctx, testhosts.Options{
 		Name: name, Nodes: nodes, Share: []string{filepath.Dir(b.self), filepath.Dir(b.preflight)},
@@ -116,7 +118,7 @@ func (b *bench) raise(ctx context.Context, name string, nodes int) (*testhosts.C
 	return cluster, nil
 }
 
-// argv returns the command line of a preflight over all hosts of a cluster.
+// argv returns the command line of a preflight run over all hosts of a cluster.
 func (b *bench) argv(more ...string) []string {
 	return append([]string{b.preflight, "-H", testhosts.HostfilePath, "--accelerator", "cpu", "-o", os.DevNull}, more...)
 }

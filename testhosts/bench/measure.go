@@ -16,7 +16,7 @@ import (
 	"preflight/testhosts"
 )
 
-// sent returns the number of megabytes that a clean node receives, in addition to its requests.
+// sent returns how many megabytes a clean node receives in addition to its requests.
 func sent(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	received := func() (bytes float64, err error) {
 		for _, node := range on.Nodes {
@@ -88,8 +88,8 @@ func frozen(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	return outcome{sample: seconds}
 }
 
-// atOnce runs two preflights on the same healthy hosts at the same time, and counts how often one
-// of them reports a problem.
+// atOnce runs preflight twice on the same healthy hosts at the same time. It counts how often one
+// of the two runs reports a problem.
 func atOnce(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	const pairs = 15
 	if _, _, err := b.onHead(ctx, on, false, b.argv()...); err != nil {
@@ -110,10 +110,11 @@ func atOnce(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	return outcome{sample: sample{failed}}
 }
 
-// metrics are the results of go test for each benchmark, by name and unit.
+// metrics maps the name of a benchmark to its results in go test, by unit.
 type metrics map[string]map[string]float64
 
-// The packages with the benchmarks to run, and the expressions that select them.
+// These are the packages with the benchmarks to run, and the expressions that select the
+// benchmarks.
 var (
 	fleetBench    = [2]string{"./e2e", "Fleet/^(1000|10000)$"}
 	evaluateBench = [2]string{"./checks/catalogue", "Evaluate10k/^(odd|nameless)$"}

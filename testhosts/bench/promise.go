@@ -13,14 +13,14 @@ import (
 	"preflight/testhosts"
 )
 
-// promise is a row of the table: a performance target.
+// promise is a performance target, which is a row of the table.
 type promise struct {
 	name  string
 	today string  // the value when the target was set
 	hold  float64 // upper limit
 	unit  string  // "" for a ratio
 	on    place
-	// measure takes the measurement on the hosts of its place.
+	// measure takes the measurement on the hosts of the place.
 	measure func(ctx context.Context, b *bench, on *testhosts.Cluster) outcome
 }
 

@@ -11,7 +11,7 @@ import (
 // sample is a list of measured values.
 type sample []float64
 
-// at returns the value below which this share of the values lies: at(0.5) is the median.
+// at returns the value below which the given share of the values lies. at(0.5) is the median.
 func (s sample) at(part float64) float64 {
 	sorted := slices.Sorted(slices.Values(s))
 	return sorted[int(part*float64(len(sorted)-1)+0.5)]
@@ -33,7 +33,7 @@ func (s sample) text(digits int) string {
 	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, s.median(), digits, slices.Min(s), digits, slices.Max(s))
 }
 
-// by returns every value divided by that of the same round in others.
+// by returns every value divided by the value of the same round in others.
 func (s sample) by(others sample) sample {
 	ratios := make(sample, min(len(s), len(others)))
 	for i := range ratios {

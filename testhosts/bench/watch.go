@@ -16,8 +16,8 @@ import (
 // watch measures the load of the machine that does not come from the benchmark.
 type watch struct {
 	before string    // load average and run queue before the first measurement
-	busy   sample    // busy processors while none of our processes ran
-	queue  []float64 // load averages at such times, which include our own load
+	busy   sample    // number of busy processors while no process of the benchmark ran
+	queue  []float64 // load averages at these times; they include the load of the benchmark
 }
 
 func watchOthers() *watch {
@@ -26,7 +26,7 @@ func watchOthers() *watch {
 	return w
 }
 
-// look measures for a moment in which none of our processes runs.
+// look measures the load for a moment in which no process of the benchmark runs.
 func (w *watch) look() {
 	began, used := time.Now(), busyTime()
 	time.Sleep(500 * time.Millisecond)
@@ -38,7 +38,7 @@ func (w *watch) look() {
 
 // words returns a sentence on how reliable the values are.
 func (w *watch) words() string {
-	const idle = 0.1 // of each processor
+	const idle = 0.1 // share of each processor's time
 	text := fmt.Sprintf("Load average and run queue before: %s; load average in between: %.1f at most. Other programs kept %.1f of %d processors busy, %.1f at most.",
 		w.before, slices.Max(w.queue), w.busy.median(), runtime.NumCPU(), slices.Max(w.busy))
 	if slices.Max(w.busy) > idle*float64(runtime.NumCPU()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package carriertest tests every carrier (ssh, srun and so on) with the same table of faults. A
-// carrier must give a fault the same name as the others do, within the deadline, and without
-// affecting other nodes. Only tests import it.
+// carrier must report a fault under the same name as the other carriers, within the deadline, and
+// without affecting other nodes. Only tests import it.
 package carriertest
 
 import (
@@ -25,15 +25,16 @@ import (
 // Stand creates carriers that reach stand-ins for nodes. logins maps the name of each node to a
 // program that runs its arguments as the node would.
 type Stand struct {
-	// Raise prepares the stand-ins of all nodes of a test, in a shared environment that no row may
-	// change. Then rows run in parallel. If it is nil, each row has its own environment.
+	// Raise prepares the stand-ins of all nodes of a test in a shared environment. No row may
+	// change the environment, so rows run in parallel. If Raise is nil, each row has its own
+	// environment.
 	Raise func(t *testing.T, logins map[string]string)
 	Open  func(t *testing.T, logins map[string]string) remote.Carrier
 	// Blind means that the carrier cannot distinguish a command that hangs from a frozen node.
 	Blind bool
-	// Calls means that the carrier starts nothing: the nodes call, and the carrier keeps their
-	// connections. Logins cannot fail, the exit status of an agent is unknown, and nobody ends an
-	// agent that hangs.
+	// Calls means that the carrier starts no agent. The nodes connect to the carrier, and the
+	// carrier keeps their connections. Logins cannot fail, the exit status of an agent is unknown,
+	// and nothing ends an agent that hangs.
 	Calls bool
 }
 
@@ -45,31 +46,31 @@ type row struct {
 	logins            map[string]string
 }
 
-// ample is the time limit for nodes that answer. The others are for nodes that do not: nodePatience
-// for a node, during which another node must be reached, and callPatience for a call.
+// ample is the time limit for nodes that answer. nodePatience and callPatience are the limits for
+// nodes and for calls that do not answer. Another node must be reached within nodePatience.
 const (
 	ample        = time.Minute
 	nodePatience = 6 * time.Second
 	callPatience = 2 * time.Second
 )
 
-// fault is something that is wrong with a node.
+// fault describes what is wrong with a node.
 type fault struct {
 	login  string // what the node does instead of running "$@"
-	method string // a method of the agent that shows the fault; "" if the run ends before the call
+	method string // a method of the agent that shows the fault; "" if the fault appears before any call
 	params string
 	waits  bool // only a timeout reveals the fault
 
 	stage  remote.Stage
 	cause  remote.Cause
-	blind  remote.Cause // expected instead of cause if the carrier is Blind
-	calls  remote.Cause // expected instead of cause and detail if the carrier Calls
-	detail string       // part of one of the details
+	blind  remote.Cause // expected instead of cause if the Stand is Blind
+	calls  remote.Cause // expected instead of cause and detail if the Stand has Calls
+	detail string       // text that one of the details must contain
 }
 
 const runs = `exec "$@"`
 
-// says returns a login whose program of this name is a script.
+// says returns a login on which the named program is the given script.
 func says(program, script string) string {
 	return `mkdir -p "$HOME/bin"; cat >"$HOME/bin/` + program + "\" <<'end'\n#!/bin/sh\n" + script + "\nend\n" +
 		`chmod +x "$HOME/bin/` + program + `"; PATH=$HOME/bin:$PATH; export PATH; ` + runs
@@ -95,7 +96,7 @@ var faults = map[string]fault{
 	"long answer":     {login: runs, method: "big", params: "200000 1000", stage: remote.StageTalk, cause: remote.TooMuch, detail: "8 MiB"},
 }
 
-// atOnce is the number of rows that run in parallel. They mostly wait.
+// atOnce is the number of rows that run in parallel. The rows mostly wait.
 const atOnce = 4
 
 // Faults tests a carrier with every fault.
@@ -119,8 +120,8 @@ func Faults(t *testing.T, stand Stand) {
 	var met sync.WaitGroup
 	places := make(chan struct{}, atOnce)
 	for name, row := range rows {
-		// Rows that end with a timeout run alone. Otherwise the timeout may only show that this
-		// machine is busy.
+		// A row that ends with a timeout runs alone. In parallel with other rows, the timeout might
+		// only show that this machine is busy.
 		if stand.Raise == nil || row.waits {
 			continue
 		}
@@ -138,7 +139,7 @@ func Faults(t *testing.T, stand Stand) {
 	}
 }
 
-// login writes a program that runs in its own home.
+// login writes a program that acts as a node with its own home directory.
 func login(t *testing.T, script string) (path, home string) {
 	t.Helper()
 	home = t.TempDir()
@@ -193,7 +194,7 @@ func (f row) meet(t *testing.T, stand Stand) {
 	}
 	other.Wait()
 	if agent != nil {
-		agent.Close() // the error is known
+		agent.Close() // the call has already returned the error
 	}
 	if err := client.Close(); err != nil {
 		t.Error(err)
@@ -206,7 +207,7 @@ func (f row) meet(t *testing.T, stand Stand) {
 	}
 }
 
-// nothingRuns waits until no process has this home.
+// nothingRuns waits until no process has this home directory in its environment.
 func nothingRuns(t *testing.T, home string) {
 	t.Helper()
 	var running []string
@@ -228,8 +229,8 @@ func nothingRuns(t *testing.T, home string) {
 	t.Errorf("left running: %q", running)
 }
 
-// Printing makes the output of an agent's program reach the client, because this output may be the
-// fault.
+// Printing makes everything that an agent's program prints reach the client, because such output
+// may be the fault under test.
 func Printing(serve func(in io.Reader, out io.Writer) error) func(in io.Reader, out io.Writer) error {
 	return func(in io.Reader, out io.Writer) error {
 		printed, stdout, err := os.Pipe()
@@ -250,7 +251,7 @@ func Printing(serve func(in io.Reader, out io.Writer) error) func(in io.Reader, 
 }
 
 // Main is the TestMain of a package that tests a carrier. The test binary itself is the agent.
-// callBack is that of remote/meet, or nil if the carrier's agents do not call.
+// callBack is the function of remote/meet, or nil if the carrier's agents do not connect back.
 func Main(m *testing.M, callBack func(ctx context.Context, in io.Reader, work func(in io.Reader, out io.Writer) error) error) {
 	if len(os.Args) == 1 || os.Args[1] != "agent" {
 		os.Exit(m.Run())

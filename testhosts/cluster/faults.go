@@ -13,7 +13,7 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// Short names for the rows of the table.
+// These are short names for use in the rows of the table.
 type (
 	node = *testhosts.Node
 	undo = testhosts.Undo
@@ -24,8 +24,9 @@ type fault struct {
 	plant      func(node) (undo, error)
 }
 
-// secondNIC returns a fault that adds an interface in 10.78.0.0/16 whose address ends like that of
-// the node. It is in the named network, or in a private one if network is "".
+// secondNIC returns a fault that adds an interface in 10.78.0.0/16. The interface's address ends
+// with the same bytes as the node's address. The interface is in the named network, or in a private
+// network if network is "".
 func secondNIC(name, network string, first bool) func(node) (undo, error) {
 	return func(n node) (undo, error) {
 		prefix := strings.Replace(n.Address, "10.77.", "10.78.", 1) + "/16"
@@ -33,7 +34,7 @@ func secondNIC(name, network string, first bool) func(node) (undo, error) {
 	}
 }
 
-// misdirected makes a node report that another node has answered all its calls.
+// misdirected makes a node report that another node has answered all its connections.
 const misdirected = `
 def answered(body):
     if "reached" in body:

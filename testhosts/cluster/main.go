@@ -2,8 +2,8 @@
 
 //go:build linux
 
-// Command cluster starts a cluster of namespace hosts that stays up, breaks and heals its nodes,
-// and removes it. It needs root and Linux. All of its work is done by package testhosts.
+// Command cluster starts a cluster of namespace hosts that stays up. It can also break and heal the
+// nodes, and remove the cluster. It needs root and Linux. Package testhosts does all the work.
 package main
 
 import (
@@ -63,8 +63,8 @@ func main() {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
-	// The signal is caught and not ignored, because a command that exec starts must get its own
-	// Ctrl-C.
+	// Catch the signal instead of ignoring it, because a command that exec starts must get Ctrl-C
+	// itself.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(c, ctx)
 	stop()
@@ -78,7 +78,7 @@ func main() {
 	}
 }
 
-// call returns the command line that calls this program for this cluster.
+// call returns the command line that runs this program for this cluster.
 func (c command) call(arguments string) string {
 	verb, rest, _ := strings.Cut(arguments, " ")
 	if c.name != "pf" {
@@ -149,7 +149,7 @@ func (c command) exec(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Without ctx: the command gets Ctrl-C from the terminal itself, and decides how it ends.
+	// Do not cancel the command: it gets Ctrl-C from the terminal and decides itself how it ends.
 	ctx = context.WithoutCancel(ctx)
 	cmd := node.Command(ctx, argv...)
 	if node == cluster.Head {
@@ -176,7 +176,7 @@ func (c command) fault(context.Context) error {
 	for _, f := range faults {
 		if f.name == c.args[0] {
 			return c.each(c.args[1:], func(n *testhosts.Node) error {
-				_, err := f.plant(n) // a restart heals it
+				_, err := f.plant(n) // no undo is needed, because a restart heals the fault
 				return err
 			})
 		}
@@ -191,7 +191,7 @@ func (c command) heal(ctx context.Context) error {
 	return c.each(c.args, func(n *testhosts.Node) error { return n.Restart(ctx) })
 }
 
-// each calls f for the named nodes. All of them must exist before it changes the first.
+// each calls f for the named nodes. If one of the nodes does not exist, each calls f for none.
 func (c command) each(names []string, f func(*testhosts.Node) error) error {
 	cluster, err := testhosts.Attach(c.name)
 	if err != nil {

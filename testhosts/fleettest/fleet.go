@@ -17,7 +17,7 @@ import (
 )
 
 // Fleet is a fleet together with its launch. Its JSON has the keys of a Report, so tests of other
-// packages can read it as one.
+// packages can read it as a Report.
 type Fleet struct {
 	facts.Fleet
 	Launch launch.Prediction `json:"launch"`
@@ -74,7 +74,7 @@ func Healthy(n int) Fleet {
 // Address returns the address of machine i; w1 is the first.
 func Address(i int) string { return fmt.Sprintf("10.0.%d.%d", i/250, i%250+1) }
 
-// Node returns machine i of a healthy fleet with these names.
+// Node returns machine i of a healthy fleet. names are the names of all machines.
 func Node(i int, names []string) facts.Node {
 	return facts.Node{
 		Name: names[i], Address: Address(i), Slots: 8, Reached: true,
@@ -149,7 +149,7 @@ func Spelled(findings []checks.Finding) string {
 }
 
 // Line returns a line with label and value, or "" if the value is empty. It quotes values that an
-// editor could change, such as trailing blanks.
+// editor could change, such as those with trailing spaces.
 func Line(label, value string) string {
 	if value == "" {
 		return ""
@@ -164,7 +164,7 @@ func Rename(node *facts.Node, name string) {
 	node.Net.Interfaces[1].Name, node.Mesh.Interface = name, name
 }
 
-// SetCard gives a node a second interface, before or after eth0.
+// SetCard gives a node a second interface. index decides whether it comes before or after eth0.
 func SetCard(node *facts.Node, index int, name, prefix string) {
 	added := facts.Interface{Name: name, Index: index, Up: true, Running: true, Kind: "physical", Addresses: []string{prefix}}
 	node.Net.Interfaces = append(node.Net.Interfaces, added)

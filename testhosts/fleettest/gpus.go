@@ -9,7 +9,7 @@ import (
 	"preflight/facts"
 )
 
-// healthyGPU returns eight H100 with four NVSwitches.
+// healthyGPU returns eight H100 GPUs with four NVSwitches.
 func healthyGPU() *facts.GPU {
 	seen := &facts.GPU{
 		NVSwitches: 4, SwitchDoors: []string{}, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem", "nvidia_uvm"},

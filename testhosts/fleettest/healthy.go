@@ -33,7 +33,7 @@ func healthyNames(i int, names []string) *facts.Names {
 }
 
 func healthyNet(i int, names []string) *facts.Net {
-	room := max(4096, 2*len(names)) // for all machines of the segment
+	room := max(4096, 2*len(names)) // room for all machines of the network segment
 	speed := int64(100e9)
 	seen := &facts.Net{
 		Docker: &facts.Docker{},
@@ -124,7 +124,7 @@ func healthyPython() *facts.Python {
 	}
 }
 
-// healthyIB returns two ConnectX-7, one near GPU 0 and one near GPU 4.
+// healthyIB returns two ConnectX-7 adapters, one near GPU 0 and one near GPU 4.
 func healthyIB(i int) *facts.IB {
 	seen := &facts.IB{
 		Verbs: []string{"/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"}, Peermem: true,
@@ -171,8 +171,9 @@ func healthyFiles() *facts.Files {
 	}
 }
 
-// healthyMesh returns calls between all nodes. Above 128 nodes each calls the next one and six
-// others, at distances of which no test's fleet size is a multiple.
+// healthyMesh returns connections between all nodes. In a fleet of more than 128 nodes, each node
+// connects to the next node and to six others. No test's fleet size is a multiple of the distances
+// to these nodes.
 func healthyMesh(i int, names []string) *facts.Mesh {
 	seen := &facts.Mesh{Interface: "eth0", Address: Address(i), Ports: []int{35007, 44111, 58123}, Reached: map[string]float64{names[i]: 0.0001}, MSS: 8948, Counters: map[string]int64{"eth0 carrier_changes": 2}}
 	if len(names) <= 128 {
@@ -198,8 +199,8 @@ func healthyRendezvous(i int) *facts.Rendezvous {
 	return seen
 }
 
-// healthyLogins returns logins to all other nodes of a small fleet, otherwise to the next node and
-// one more.
+// healthyLogins returns logins to all other nodes of a small fleet. In a larger fleet it returns
+// logins to the next node and one more node.
 func healthyLogins(i int, names []string) *facts.Logins {
 	if len(names) <= 8 {
 		return &facts.Logins{Passed: slices.Delete(slices.Clone(names), i, i+1)}

@@ -8,7 +8,7 @@ import (
 	"preflight/facts"
 )
 
-// HealthyAMD is Healthy with eight MI300X in every machine, and torch for ROCm.
+// HealthyAMD returns n healthy machines with eight MI300X each, and with torch for ROCm.
 func HealthyAMD(n int) Fleet {
 	fleet := Healthy(n)
 	for i := range fleet.Nodes {

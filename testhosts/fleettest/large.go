@@ -10,7 +10,7 @@ import (
 	"preflight/facts"
 )
 
-// Large are fleets of many nodes, each with one typical problem. All fleets except "apart"
+// Large lists fleets of many nodes. Each fleet has one typical problem. All fleets except "apart"
 // share equal data in memory, as a real run does.
 var Large = []struct {
 	Name string
@@ -58,7 +58,7 @@ var Large = []struct {
 			}
 		})
 	}},
-	{"cut", func(n int) Fleet { // one node in a hundred answers no call
+	{"cut", func(n int) Fleet { // one node in a hundred answers no connection
 		name := func(i int) string { return fmt.Sprintf("w%d", i+1) }
 		return largeWith(n, func(node *facts.Node, i int) {
 			for j := range n {
@@ -79,7 +79,7 @@ var Large = []struct {
 	}},
 }
 
-// WithoutDNS gives the launch a name to meet at, which every second node cannot resolve.
+// WithoutDNS gives the launch a master name that every second node cannot resolve.
 func WithoutDNS(node *facts.Node, i int) {
 	node.Rendezvous.Endpoint = "w1:29500"
 	if i%2 == 1 {
@@ -95,7 +95,7 @@ func WithoutDNS(node *facts.Node, i int) {
 
 func largeWith(n int, change func(*facts.Node, int)) Fleet {
 	fleet := Healthy(n)
-	held := map[string]facts.Facts{} // section and its JSON → the first equal value
+	held := map[string]facts.Facts{} // the first value for each section and JSON text
 	for i := range fleet.Nodes {
 		node := &fleet.Nodes[i]
 		change(node, i)
@@ -119,7 +119,7 @@ func largeWith(n int, change func(*facts.Node, int)) Fleet {
 	return fleet
 }
 
-// CPUSeconds returns the processor time of this process, garbage collection included.
+// CPUSeconds returns the processor time of this process in seconds, including garbage collection.
 func CPUSeconds() float64 {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -99,8 +99,8 @@ func (g Machine) boundTo() string {
 	return g.Bound
 }
 
-// PCIDevices returns the files of the cards, the NVSwitches and the bridges above them in
-// /sys/devices. pciLinks returns the links to them from /sys/bus/pci/devices.
+// PCIDevices returns the files of the cards, the NVSwitches and their bridges in /sys/devices.
+// pciLinks returns the links to these devices in /sys/bus/pci/devices.
 func (g Machine) PCIDevices() Tree {
 	files := Tree{}
 	for _, card := range g.Cards {
@@ -127,13 +127,13 @@ func (g Machine) PCIDevices() Tree {
 	return files
 }
 
-// bridgeConfig returns the configuration space of a bridge. Access control is its first extended
+// bridgeConfig returns the configuration space of a bridge. Access control is the first extended
 // capability (PCI Express Base Specification, 7.7.8).
 func (g Machine) bridgeConfig() string {
 	config := make([]byte, 4096)
-	copy(config[0x100:], []byte{0x0d, 0, 1, 0}) // the capability, version 1, the last one
+	copy(config[0x100:], []byte{0x0d, 0, 1, 0}) // access control, version 1, no further capability
 	if g.ACS {
-		config[0x106] = 0x1d // source validation, both redirects, upstream forwarding
+		config[0x106] = 0x1d // enables source validation, both redirects and upstream forwarding
 	}
 	return string(config)
 }
@@ -167,8 +167,8 @@ func (g Machine) Programs() Tree {
 
 const FabricManagerPID = "/run/nvidia-fabricmanager/nv-fabricmanager.pid"
 
-// fabricManager prints its version, or leaves a process with its own name and writes its PID to the
-// same file as the real one.
+// fabricManager prints its version, or starts a background process with its own name. It writes the
+// PID of that process to the same file as NVIDIA's fabric manager.
 const fabricManager = `#!/bin/sh
 # Stands in for NVIDIA's fabric manager.
 case $1 in

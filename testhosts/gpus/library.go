@@ -20,10 +20,10 @@ import (
 //go:embed */*.c */*.h
 var librarySource embed.FS
 
-// standIn is a library that programs load instead of another one.
+// standIn is a library that programs load instead of NVIDIA's library.
 type standIn struct {
-	name    string // its file name and soname
-	exports string // prefix of its exported functions
+	name    string // file name and soname of the library
+	exports string // prefix of the functions that the library exports
 	sources []string
 }
 
@@ -38,14 +38,14 @@ const ScenarioName = "nvml-stub.scenario"
 
 // BuildNVML writes a stand-in for NVIDIA's management library and its scenario file into a
 // directory, and returns the library's path. Programs that load it need [ScenarioVariable] in the
-// environment, with the path of the scenario file. It needs a C compiler and takes one second for
-// each set of missing functions.
+// environment, with the path of the scenario file. BuildNVML needs a C compiler and takes one
+// second for each set of missing functions.
 func BuildNVML(dir string, scenario Machine) (library string, err error) {
 	return filepath.Join(dir, nvml.name), build(dir, scenario, nvml)
 }
 
-// BuildCUDA is [BuildNVML] for the stand-ins of libcuda and of a libnccl that uses it. It returns
-// the path of libnccl.
+// BuildCUDA does the same as [BuildNVML] for stand-ins of libcuda and libnccl. The libnccl uses the
+// libcuda. BuildCUDA returns the path of libnccl.
 func BuildCUDA(dir string, scenario Machine) (library string, err error) {
 	return filepath.Join(dir, nccl.name), build(dir, scenario, cuda, nccl)
 }
@@ -63,7 +63,7 @@ func build(dir string, scenario Machine, libraries ...standIn) error {
 	return os.WriteFile(filepath.Join(dir, ScenarioName), scenario.ScenarioFile(), 0o644)
 }
 
-// compiled contains the libraries of this process, by name and missing functions.
+// compiled caches the libraries that this process has built, by name and missing functions.
 var compiled struct {
 	sync.Mutex
 	libraries map[string][]byte
@@ -87,7 +87,7 @@ func (l standIn) compiled(without []string) ([]byte, error) {
 	return binary, nil
 }
 
-// ErrNoCompiler means that there is no C compiler to build the library with.
+// ErrNoCompiler means that the machine has no C compiler to build the library.
 var ErrNoCompiler = errors.New("no C compiler (cc): install gcc and libc6-dev, as testhosts/apt.sh does")
 
 func (l standIn) compile(without []string) (binary []byte, err error) {
@@ -122,7 +122,7 @@ func (l standIn) compile(without []string) (binary []byte, err error) {
 	return os.ReadFile(filepath.Join(dir, l.name))
 }
 
-// exportsWithout returns a linker's version script that hides the functions which an old library
+// exportsWithout returns a linker's version script that hides the functions that an old library
 // lacks. A full name takes precedence over a pattern.
 func (l standIn) exportsWithout(functions []string) []byte {
 	local := append(slices.Clone(functions), "*")
@@ -161,9 +161,9 @@ func (g Machine) Libraries() (Tree, error) {
 // /etc/nvml-stub.scenario.
 const ScenarioVariable = "NVML_STUB_SCENARIO"
 
-// ScenarioFile returns the file that the stub library reads, with one "key value" per line. Lines
-// from "gpu" to the next "gpu" or "mig" belong to that card, or to that MIG instance of the card
-// above. A missing key means that the item is not supported.
+// ScenarioFile returns the file that the stub library reads, with one "key value" per line. The
+// lines after a "gpu" line describe that card, and the lines after a "mig" line describe that MIG
+// instance of the card. A missing key means that the item is not supported.
 func (g Machine) ScenarioFile() []byte {
 	g = g.driven()
 	var file scenario
@@ -261,8 +261,8 @@ func (card Card) addNeighbours(s *scenario) {
 	}
 }
 
-// addUsers adds the card's processes, and then its MIG instances. These come last, because they
-// start a separate part of the file.
+// addUsers adds the card's processes and then its MIG instances. The MIG instances come last,
+// because each starts a new part of the file.
 func (card Card) addUsers(s *scenario) {
 	counts := map[string]int{}
 	for _, process := range card.Processes {
@@ -285,7 +285,8 @@ func (card Card) migUUID(i int) string {
 	return fmt.Sprintf("MIG-%s%02x", strings.TrimPrefix(card.UUID, "GPU-")[:len(card.UUID)-6], i)
 }
 
-// throttleReasons are NVML's bits in their order (nvml.h, nvmlClocksEventReason…).
+// throttleReasons lists the names of NVML's bits, in the order of the bits (nvml.h,
+// nvmlClocksEventReason…).
 var throttleReasons = []string{
 	"gpu-idle", "applications-clocks", "sw-power-cap", "hw-slowdown", "sync-boost", "sw-thermal", "hw-thermal", "hw-power-brake", "display-clocks",
 }
@@ -299,7 +300,7 @@ func (card Card) throttleMask() (mask int) {
 	return mask
 }
 
-// recoveries are in NVML's order (nvml.h, nvmlDeviceGpuRecoveryAction_t).
+// recoveries lists the recovery actions in NVML's order (nvml.h, nvmlDeviceGpuRecoveryAction_t).
 var recoveries = []string{"none", "reset", "reboot", "drain", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot"}
 
 func bit(set bool) int {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gpus simulates machines with NVIDIA GPUs. A [Machine] is a value with the number of
-// cards, what their driver reports, and what is wrong with them. It answers as NVML would, in a
-// library that programs load instead ([BuildNVML]), and as /proc, /sys and /dev of such a machine.
-// Its CUDA computes one kernel, and its NCCL sums over TCP ([BuildCUDA]).
+// cards, what their driver reports, and what is wrong with them. [BuildNVML] builds a library that
+// programs load instead of NVML and that answers from the Machine. Methods return the files that
+// /proc, /sys and /dev have on such a machine. [BuildCUDA] builds a CUDA library that computes one
+// kernel and an NCCL library that sums over TCP.
 //
-// The package does not know where its files are shown; testhosts puts them into a node.
+// The package does not know where its files are used. Package testhosts puts the files into a node.
 package gpus
 
 import (
@@ -14,133 +15,138 @@ import (
 
 // Machine describes the NVIDIA GPUs of a machine and their driver. The stub library ([BuildNVML])
 // and the files of a namespace host (testhosts.Node.SetDriver) take all their answers from it.
-// Constructors such as [H100s] return healthy machines; tests change them.
+// Constructors such as [H100s] return healthy machines, and tests change these machines.
 type Machine struct {
 	Driver string // version of the user-space driver: "550.54.15"
-	CUDA   string // the newest CUDA that it supports: "12.4"
+	CUDA   string // the newest CUDA version that the driver supports: "12.4"
 	// Module is the version of the loaded kernel module, "" if none is loaded. If it differs from
 	// Driver, every call fails.
 	Module     string
 	OpenModule bool
-	// Bound is the kernel driver that has the cards while NVIDIA's module is not loaded: nouveau,
-	// vfio-pci, or "" for none.
+	// Bound is the kernel driver to which the cards are bound while NVIDIA's module is not loaded:
+	// nouveau, vfio-pci, or "" for none.
 	Bound string
 	NoUVM bool // the module nvidia_uvm is not loaded, and its device node is missing
-	// NoLibrary omits the user-space driver, NoNVML only the NVML library.
+	// NoLibrary omits the whole user-space driver. NoNVML omits only the NVML library.
 	NoLibrary, NoNVML bool
 	// NCCL reports whether libnccl.so.2 is in the loader's default directory.
 	NCCL bool
 
-	Cards      []Card // in NVML's order
-	NVSwitches int    // on the PCI bus
+	Cards      []Card // the cards in NVML's order
+	NVSwitches int    // number of NVSwitches on the PCI bus
 	// IOMMU is the type of the cards' IOMMU groups: DMA-FQ, identity, or "" for no group. ACS makes
-	// the bridges above the cards send their traffic to each other through the root complex.
+	// the bridges above the cards send the traffic between cards through the root complex.
 	IOMMU string
 	ACS   bool
 	// FabricManager is the version of the installed nv-fabricmanager, "" for none.
-	// FabricManagerRuns reports whether it runs.
+	// FabricManagerRuns reports whether nv-fabricmanager runs.
 	FabricManager     string
 	FabricManagerRuns bool
 
-	// Init is the result of nvmlInit_v2 if Module does not make it fail: 0 is success, 999 a
-	// container that lost its devices; also 4, 6 and 15.
+	// Init is the result of nvmlInit_v2 if Module does not make it fail: 0 is success, and 999 is
+	// the result in a container that has lost its devices. 4, 6 and 15 are also supported.
 	Init int
-	// Hang and Crash are calls that never return, or that end in a segmentation fault.
+	// Hang is a call that never returns. Crash is a call that ends in a segmentation fault.
 	Hang, Crash Call
-	// Without are functions that the library lacks, as an old one does.
+	// Without lists the functions that the library lacks, as an old library does.
 	Without []string
 }
 
-// Call is a call of an NVML function; no call if Function is "".
+// Call is a call of an NVML function. If Function is "", there is no such call.
 type Call struct {
-	Function string // "nvmlDeviceGetUUID"
-	// GPU is the index of the card of the call, or -1 for any card.
+	Function string // for example "nvmlDeviceGetUUID"
+	// GPU is the index of the card that the call is about, or -1 for any card.
 	GPU int
 }
 
 // Card is one card. nil, "" or a missing value means that the card does not support the item,
 // unless a comment says otherwise.
 type Card struct {
-	Name       string // "NVIDIA H100 80GB HBM3"
-	Device     uint16 // PCI device ID, 0x2330
+	Name       string // for example "NVIDIA H100 80GB HBM3"
+	Device     uint16 // PCI device ID, for example 0x2330
 	Capability string // compute capability: "9.0"
 	UUID       string
 	Serial     string
 	VBIOS      string
 	// Path is the PCI path from the root complex to the GPU: "pci0000:1a", "0000:1a:01.0",
-	// "0000:1b:00.0". The more of their paths two cards share, the closer they are in the topology.
+	// "0000:1b:00.0". The longer the common part of their paths, the closer two cards are in the
+	// topology.
 	Path []string
 	NUMA int
 	CPUs string // nearest processors as a kernel list: "0-55,112-167"
 
-	Memory, MemoryUsed, MemoryReserved int64 // bytes
+	Memory, MemoryUsed, MemoryReserved int64 // in bytes
 
 	Link      Link
 	Clock     Clock
 	Power     Power
 	Celsius   int
-	SlowAt    int      // °C
+	SlowAt    int      // in °C
 	Throttle  []string // gpu-idle, sw-power-cap, hw-slowdown, sw-thermal, hw-thermal, hw-power-brake, …
-	Busy      int      // percent
+	Busy      int      // in percent
 	Processes []Process
 
 	Persistence bool
 	ComputeMode string // default, exclusive-process, prohibited
-	// MIG and MIGPending are enabled, disabled, or "" if the card has no MIG.
+	// MIG and MIGPending are the current and the pending MIG mode: enabled, disabled, or "" if the
+	// card does not support MIG.
 	MIG, MIGPending string
-	MIGDevices      []string // names: "1g.10gb"
+	MIGDevices      []string // names of the MIG instances, for example "1g.10gb"
 
 	ECC      *ECC
-	Retired  *Retired  // for cards before Ampere
-	Remapped *Remapped // for Ampere and later
+	Retired  *Retired  // retired pages, for cards before Ampere
+	Remapped *Remapped // remapped rows, for Ampere and later cards
 
 	NVLinks []NVLink
 	Fabric  *Fabric
-	// Apart is the reason why another card's memory cannot be accessed, by the card's index, as
-	// NVML numbers it: 1 chipset, 2 GPU, 3 topology, 4 registry key, 5 not supported.
+	// Apart maps the index of another card to the reason why this card cannot access that card's
+	// memory. The reasons have NVML's numbers: 1 chipset, 2 GPU, 3 topology, 4 registry key, 5 not
+	// supported.
 	Apart map[int]int
 
-	// Unbound means that the card is on the PCI bus but bound to no driver. Only the bus shows it,
-	// and the indices of later cards decrease.
+	// Unbound means that the card is on the PCI bus but bound to no driver. Only the PCI bus shows
+	// such a card, and the indices of later cards decrease by one.
 	Unbound bool
-	// Lost means that the card has fallen off the bus: NVML gives no handle for it.
+	// Lost means that the card has fallen off the bus, so NVML returns no handle for the card.
 	Lost bool
 	// Recovery is the action that the driver asks for: none, reset, reboot, drain, drain-and-reset,
 	// recover-imex, bus-reset, system-reboot; "" if the driver is too old.
 	Recovery string
-	// Fails are the error codes (nvmlReturn_t, CUresult, ncclResult_t) that functions return for
-	// this card.
+	// Fails maps functions to the error codes (nvmlReturn_t, CUresult, ncclResult_t) that they
+	// return for this card.
 	Fails map[string]int
 	// Trouble maps a function of CUDA or NCCL to its misbehaviour for this card: "hang", "crash" or
-	// "slow", and for functions with a result also "wrong" or "nan". Three functions have one more:
-	// cuDeviceGetAttribute "mps" (an MPS server shares the card), cuStreamQuery "busy" (it never
-	// ends), and ncclCommInitRankConfig "leave" (it leaves a file in /dev/shm).
+	// "slow". Functions with a result may also have "wrong" or "nan". Three functions accept one
+	// more value. With "mps", cuDeviceGetAttribute reports that an MPS server shares the card. With
+	// "busy", cuStreamQuery reports a stream that never ends. With "leave", ncclCommInitRankConfig
+	// leaves a file in /dev/shm.
 	Trouble map[string]string
 }
 
-// Link is a card's PCI link: generations and number of lanes, now and at most.
+// Link is a card's PCI link: the current and the maximum generation, the current and the maximum
+// number of lanes, and the number of replays.
 type Link struct{ Generation, MaxGeneration, Width, MaxWidth, Replays int }
 
-// Clock is in MHz. AppSM is 0 if no application clock is set.
+// Clock holds clock rates in MHz. AppSM is 0 if no application clock is set.
 type Clock struct{ SM, MaxSM, Memory, MaxMemory, AppSM int }
 
-// Power is in watts.
+// Power holds values in watts.
 type Power struct{ Draw, Limit, Default, Min, Max float64 }
 
-// ECC are errors since the driver was loaded, and since the card was made.
+// ECC counts memory errors since the driver was loaded, and since the card was made.
 type ECC struct {
 	Enabled, Pending                         bool
 	Corrected, Uncorrected                   int64
 	AggregateCorrected, AggregateUncorrected int64
 }
 
-// Retired counts the pages that are out of use.
+// Retired counts the memory pages that are no longer used.
 type Retired struct {
 	SingleBit, DoubleBit int
 	Pending              bool
 }
 
-// Remapped counts the rows that are replaced by spare ones.
+// Remapped counts the memory rows that were replaced by spare rows.
 type Remapped struct {
 	Corrected, Uncorrected int
 	Pending, Failed        bool
@@ -151,13 +157,13 @@ type Process struct {
 	PID    int
 	Name   string
 	Kind   string // compute, graphics, mps
-	Memory int64  // bytes
+	Memory int64  // in bytes
 }
 
 // NVLink is one link of a card.
 type NVLink struct {
 	Down    bool
-	Speed   int    // in one direction, in MB/s: 26562
+	Speed   int    // in one direction, in MB/s, for example 26562
 	Kind    string // the other end: gpu or switch
 	Remote  string // PCI address of the other end
 	Replays int
@@ -169,15 +175,16 @@ type NVLink struct {
 type Fabric struct {
 	State   int    // 0 not supported, 1 not started, 2 in progress, 3 completed
 	Status  int    // nvmlReturn_t, if State is completed
-	Cluster string // UUID
+	Cluster string // UUID of the cluster
 	Clique  int
-	Health  int // mask
+	Health  int // health mask
 }
 
 // Address returns the PCI address of the card as in sysfs: "0000:1b:00.0".
 func (g Card) Address() string { return g.Path[len(g.Path)-1] }
 
-// handleFunction returns a card's handle. Without a handle, nothing else is reported of the card.
+// handleFunction is the name of the function that returns a card's handle. Without a handle, NVML
+// reports nothing else about the card.
 const handleFunction = "nvmlDeviceGetHandleByIndex_v2"
 
 // initCode returns the result of nvmlInit_v2.
@@ -191,7 +198,7 @@ func (g Machine) initCode() int {
 	return g.Init
 }
 
-// The values of nvmlReturn_t that are used here (nvml.h of CUDA 12 and 13).
+// These are the values of nvmlReturn_t that this package uses (nvml.h of CUDA 12 and 13).
 const (
 	nvmlNoPermission    = 4
 	nvmlDriverNotLoaded = 9

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// H100s returns a machine with n (at most 8) H100 SXM and four NVSwitches, as in a DGX H100. The
-// PCI addresses are those of that machine.
+// H100s returns a machine with n (at most 8) H100 SXM cards and four NVSwitches, as in a DGX H100.
+// The PCI addresses are those of a DGX H100.
 func H100s(n int) Machine {
 	buses := []int{0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf}
 	machine := Machine{
@@ -32,8 +32,8 @@ func H100s(n int) Machine {
 	return machine
 }
 
-// A100s returns a machine with n (at most 8) A100 SXM and six NVSwitches, two cards per PCIe
-// switch, as in a DGX A100.
+// A100s returns a machine with n (at most 8) A100 SXM cards and six NVSwitches, as in a DGX A100.
+// Two cards share a PCIe switch.
 func A100s(n int) Machine {
 	buses := []int{0x07, 0x0f, 0x47, 0x4e, 0x87, 0x90, 0xb7, 0xbd}
 	machine := Machine{
@@ -74,7 +74,7 @@ func a100(card Card) Card {
 	return card
 }
 
-// L4s returns a machine with n (at most 8) L4: small cards without NVLink and MIG.
+// L4s returns a machine with n (at most 8) L4 cards. An L4 is a small card without NVLink and MIG.
 func L4s(n int) Machine {
 	machine := Machine{Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15", OpenModule: true}
 	for i := range n {
@@ -90,8 +90,8 @@ func L4s(n int) Machine {
 	return machine
 }
 
-// GB200s returns one tray of an NVL72 rack: n (at most 4) GB200. The NVSwitches are in other trays,
-// so this machine does not show them. The rack is one fabric.
+// GB200s returns one tray of an NVL72 rack, with n (at most 4) GB200 GPUs. The NVSwitches are in
+// other trays, so the machine does not show them. The whole rack is one fabric.
 func GB200s(n int) Machine {
 	machine := Machine{Driver: "570.124.06", CUDA: "12.8", Module: "570.124.06", OpenModule: true}
 	for i := range n {
@@ -113,8 +113,8 @@ func GB200s(n int) Machine {
 	return machine
 }
 
-// V100s returns a machine with n (at most 8) V100 SXM that are linked with each other, and a driver
-// of 2020, whose library lacks all newer functions.
+// V100s returns a machine with n (at most 8) V100 SXM cards that are linked with each other. Its
+// driver is from 2020, and the driver's library lacks all newer functions.
 func V100s(n int) Machine {
 	machine := Machine{Driver: "450.80.02", CUDA: "11.0", Module: "450.80.02", Without: slices.Clone(since450)}
 	for i := range n {
@@ -133,17 +133,17 @@ func V100s(n int) Machine {
 	return machine
 }
 
-// since450 are functions that appeared after driver 450, according to the change log in nvml.h and
-// the symbols of that driver's library. Driver 450 reports processes with the functions without a
-// version.
+// since450 lists the functions that appeared after driver 450, according to the change log in
+// nvml.h and the symbols of that driver's library. Driver 450 reports processes with functions that
+// have no version in their names.
 var since450 = []string{
 	"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses_v3",
 	"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons",
 	"nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetNumaNodeId",
 }
 
-// RTX4090s returns a machine with n (at most 8) consumer cards: no error correction, no NVLink, and
-// no access to each other's memory.
+// RTX4090s returns a machine with n (at most 8) consumer cards, which have no error correction, no
+// NVLink, and no access to each other's memory.
 func RTX4090s(n int) Machine {
 	machine := Machine{Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15"}
 	for i := range n {
@@ -170,11 +170,12 @@ func RTX4090s(n int) Machine {
 const miB = 1 << 20
 
 // fabricHealthy is the health mask of a fabric without degradation and with the right
-// configuration: 2 is no, 1 is none (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_…).
+// configuration: 2 means no, and 1 means none (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_…).
 const fabricHealthy = 2 | 2<<2 | 2<<4 | 2<<6 | 1<<8
 
-// healthy sets the fields of a card that all healthy cards share: it is idle, unused and intact. It
-// is card i of a machine with place for `of` cards, half of them at each socket.
+// healthy sets the fields of a card that all healthy cards share. The card is idle, unused and
+// intact. i is the index of the card in a machine with slots for `of` cards, half of them at each
+// socket.
 func healthy(card Card, i, of int) Card {
 	card.UUID = fmt.Sprintf("GPU-%08x-5f2c-4b1e-9d30-%012x", 0x51c0ffee+i, i)
 	card.Serial = fmt.Sprintf("165052300%04d", i)
@@ -191,8 +192,8 @@ func ownRootPort(bus int) []string {
 	return []string{fmt.Sprintf("pci0000:%02x", bus-1), fmt.Sprintf("0000:%02x:01.0", bus-1), fmt.Sprintf("0000:%02x:00.0", bus)}
 }
 
-// switchPort returns the PCI path of a card at this port of a PCIe switch. upstream is the bus of
-// the switch's upstream port.
+// switchPort returns the PCI path of a card at the given port of a PCIe switch. upstream is the bus
+// of the switch's upstream port.
 func switchPort(upstream, bus, port int) []string {
 	return []string{
 		fmt.Sprintf("pci0000:%02x", upstream-1), fmt.Sprintf("0000:%02x:01.1", upstream-1), fmt.Sprintf("0000:%02x:00.0", upstream),
@@ -200,7 +201,7 @@ func switchPort(upstream, bus, port int) []string {
 	}
 }
 
-// toSwitches returns links to NVSwitches, distributed in turn.
+// toSwitches returns count links, distributed evenly over the NVSwitches.
 func toSwitches(switches, count, speed int) []NVLink {
 	links := make([]NVLink, count)
 	for i := range links {
@@ -211,8 +212,8 @@ func toSwitches(switches, count, speed int) []NVLink {
 
 func switchAddress(i int) string { return fmt.Sprintf("0000:%02x:00.0", 0xf5+i) }
 
-// linkNeighbours gives each card one link to each of six others, the nearest on both sides of a
-// ring.
+// linkNeighbours gives each card one link to each of the six nearest other cards in a ring, three
+// on each side.
 func linkNeighbours(cards []Card, speed int) {
 	for i := range cards {
 		for _, step := range []int{1, 2, 3} {

@@ -2,13 +2,13 @@
 
 package gpus
 
-// Scenario is a machine with a name. GPUs returns a new one at every call.
+// Scenario is a machine with a name. GPUs returns a new Machine at every call.
 type Scenario struct {
 	Name, Does string
 	GPUs       func() Machine
 }
 
-// h100s returns eight H100 that change has modified.
+// h100s returns a function that returns eight H100 cards modified by change.
 func h100s(change func(*Machine)) func() Machine {
 	return func() Machine {
 		machine := H100s(8)
@@ -17,7 +17,7 @@ func h100s(change func(*Machine)) func() Machine {
 	}
 }
 
-// sick returns eight H100, the fourth of which change has modified.
+// sick returns a function that returns eight H100 cards, the fourth of which is modified by change.
 func sick(change func(*Card)) func() Machine {
 	return h100s(func(machine *Machine) { change(&machine.Cards[3]) })
 }
@@ -30,13 +30,14 @@ func each(change func(*Card)) func() Machine {
 	})
 }
 
-// fails makes the start of NVML return this code.
+// fails returns a function that returns eight H100 cards for which the start of NVML returns the
+// given code.
 func fails(code int) func() Machine {
 	return h100s(func(machine *Machine) { machine.Init = code })
 }
 
-// Scenarios are all scenarios: other kinds of machines, then eight H100 with a broken driver, with
-// broken cards, and with broken connections.
+// Scenarios lists all scenarios. Healthy machines of several kinds come first, followed by eight
+// H100 cards with a broken driver, with broken cards, and with broken connections.
 var Scenarios = []Scenario{
 	{"gpus-8", "eight healthy H100 with NVSwitches", func() Machine { return H100s(8) }},
 	{"gpus-4", "four healthy H100 with NVSwitches", func() Machine { return H100s(4) }},

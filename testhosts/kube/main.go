@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kube simulates a Kubernetes API server and its kubelets. It lists the pods of a file, and
-// runs on this machine what `kubectl exec` starts in them. kubectl uses it like a real server, with
-// SPDY and version 4 of the remote command protocol.
+// runs on this machine the commands that `kubectl exec` starts in these pods. kubectl uses it like
+// a real server, with SPDY and version 4 of the remote command protocol.
 //
-// It does not authenticate or schedule, and knows no object except pods.
+// It does not authenticate or schedule, and supports no objects except pods.
 //
 // Sources: kubernetes/apimachinery, pkg/util/remotecommand/constants.go and
 // pkg/util/httpstream/spdy; kubernetes/kubelet, pkg/cri/streaming/remotecommand.
@@ -28,7 +28,7 @@ import (
 	"github.com/moby/spdystream"
 )
 
-// pod is what the server knows of a pod beyond its listing.
+// pod holds what the server needs to know about a pod in addition to the pod's entry in the list.
 type pod struct {
 	Metadata struct{ Name string }
 	// Stand is the behaviour of the pod: forbidden, bare, severed or dropped; "" runs commands.
@@ -98,10 +98,10 @@ func main() {
 	}
 	fmt.Println("http://" + listener.Addr().String())
 	go http.Serve(listener, mux)
-	io.Copy(io.Discard, os.Stdin) // ends with the process that started it
+	io.Copy(io.Discard, os.Stdin) // ends when the process that started this one ends
 }
 
-// refuse answers with an error as an API server does.
+// refuse answers with an error in the same form as an API server.
 func refuse(w http.ResponseWriter, code int, reason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -157,7 +157,7 @@ func run(w http.ResponseWriter, r *http.Request, stand string) {
 		if err != nil || cmd.Start() != nil {
 			return
 		}
-		if stand == "dropped" { // after the first line, when the command has had time to start
+		if stand == "dropped" { // drop the connection after the first line, when the command has had time to start
 			line, _ := bufio.NewReader(streams["stdin"]).ReadString('\n')
 			io.WriteString(stdin, line)
 			time.Sleep(time.Second)
@@ -168,7 +168,7 @@ func run(w http.ResponseWriter, r *http.Request, stand string) {
 			io.Copy(stdin, streams["stdin"])
 			stdin.Close()
 		}()
-		go func() { // a runtime closes the input of processes that remain
+		go func() { // as container runtimes do, close the input of remaining processes
 			<-spdy.CloseChan()
 			stdin.Close()
 		}()
@@ -191,7 +191,7 @@ func run(w http.ResponseWriter, r *http.Request, stand string) {
 	<-spdy.CloseChan()
 }
 
-// ahead is a connection of which some bytes have been read already.
+// ahead is a connection from which some bytes have already been read.
 type ahead struct {
 	net.Conn
 	from *bufio.Reader

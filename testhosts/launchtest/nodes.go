@@ -10,9 +10,9 @@ import (
 	"preflight/facts"
 )
 
-// Net returns the network of a node from one text per interface, in kernel order: "eth0 10.0.0.1/24
-// fd00::1/64". lo is a loopback interface. A leading "!" means that the interface is down, a
-// leading "~" that it has no carrier.
+// Net returns the network of a node from one text for each interface, in kernel order. An example
+// is "eth0 10.0.0.1/24 fd00::1/64". lo is a loopback interface. A leading "!" means that the
+// interface is down, and a leading "~" means that it has no carrier.
 func Net(interfaces ...string) *facts.Net {
 	net := &facts.Net{}
 	for index, text := range interfaces {
@@ -26,7 +26,8 @@ func Net(interfaces ...string) *facts.Net {
 	return net
 }
 
-// Names returns what a node resolves. The node's own name comes first: "w1 127.0.1.1".
+// Names returns the names that a node resolves, from texts such as "w1 127.0.1.1". The node's own
+// name comes first.
 func Names(lookups ...string) *facts.Names {
 	names := &facts.Names{}
 	for _, text := range lookups {

@@ -19,7 +19,8 @@ import (
 	"preflight/probe/machine"
 )
 
-// Write writes files below the root of a fixture, or of an empty machine.
+// Write writes files below the root of a fixture or of an empty machine. It returns the options
+// with that root.
 func Write(t *testing.T, o machine.Options, files map[string]string) machine.Options {
 	t.Helper()
 	if o.Root == "" {
@@ -67,7 +68,7 @@ func Plant(t *testing.T, archive string) string {
 }
 
 // Machine extracts testdata/NAME.txtar and returns options that make a probe read it as a machine.
-// A file named path@ is a symbolic link to its content.
+// A file whose name ends with "@" becomes a symbolic link, and its content is the target.
 func Machine(t *testing.T, name string) machine.Options {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
@@ -88,8 +89,9 @@ func Machine(t *testing.T, name string) machine.Options {
 	return o
 }
 
-// Program writes a file that can be run at once. A process that another test forks meanwhile could
-// inherit the file while it is open for writing, and the kernel refuses to run such a file.
+// Program writes a file that can be run immediately. With a plain write, a process that another
+// test forks could inherit the file while it is open for writing. The kernel refuses to run such a
+// file.
 func Program(t *testing.T, path, text string) {
 	t.Helper()
 	syscall.ForkLock.RLock()
@@ -99,7 +101,7 @@ func Program(t *testing.T, path, text string) {
 	}
 }
 
-// LoaderCache writes an /etc/ld.so.cache with the given names and paths, in this order (glibc,
+// LoaderCache writes an /etc/ld.so.cache with the given names and paths, in the given order (glibc,
 // sysdeps/generic/dl-cache.h).
 func LoaderCache(t *testing.T, path string, flags int32, libraries ...[2]string) {
 	t.Helper()

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// Reply is remote's type of this name. It is repeated here, because remote's own tests import this
-// package.
+// Reply repeats the type Reply of package remote. This package cannot import it, because remote's
+// own tests import this package.
 type Reply = func(part string, body json.RawMessage, last bool) error
 
-// Methods are the methods of the test's agent.
+// Methods maps the names of the test agent's methods to their functions.
 var Methods = map[string]func(ctx context.Context, params json.RawMessage, reply Reply) error{
 	"echo": func(_ context.Context, params json.RawMessage, reply Reply) error {
 		for i := range 3 {
@@ -81,7 +81,7 @@ var Methods = map[string]func(ctx context.Context, params json.RawMessage, reply
 		}
 		return ctx.Err()
 	},
-	// child starts a process that ends with the method, and returns its PID.
+	// child starts a process that ends with the method, and returns the PID of the process.
 	"child": func(ctx context.Context, _ json.RawMessage, reply Reply) error {
 		child := exec.CommandContext(ctx, "sleep", "1000")
 		if err := child.Start(); err != nil {
@@ -109,7 +109,7 @@ func text(params json.RawMessage) (text string) {
 	return text
 }
 
-// signalled returns a method that sends a signal to its own process.
+// signalled returns a method that sends a signal to the agent's own process.
 func signalled(signal syscall.Signal) func(context.Context, json.RawMessage, Reply) error {
 	return func(ctx context.Context, _ json.RawMessage, _ Reply) error {
 		if err := syscall.Kill(os.Getpid(), signal); err != nil {
@@ -146,8 +146,8 @@ func NoLeaks(t testing.TB) {
 // Slack is how long after its deadline a call may return.
 const Slack = time.Second
 
-// Lasted reports whether a detail says that a wait of this length timed out. The detail has a
-// precision of a tenth of a second, and must not name a longer time than the call took.
+// Lasted reports whether a detail says that a wait of length limit timed out. The detail has a
+// precision of a tenth of a second. It must not name a longer time than the call took.
 func Lasted(detail string, limit, returned time.Duration) bool {
 	seconds, err := strconv.ParseFloat(strings.TrimSuffix(detail, " s"), 64)
 	told := time.Duration(seconds * float64(time.Second))

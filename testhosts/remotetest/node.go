@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package remotetest builds nodes for the tests of package remote and its carriers: an sshd in this
-// process with a login shell, and methods of an agent, which is the test binary itself. Only tests
-// import it.
+// Package remotetest builds nodes for the tests of package remote and its carriers. A node has an
+// sshd in this process with a login shell, and an agent with test methods. The agent is the test
+// binary itself. Only tests import this package.
 package remotetest
 
 import (
@@ -22,17 +22,18 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// PromptExit prevents a race-enabled agent from sleeping for a second before it exits.
+// PromptExit is an environment variable that prevents a race-enabled agent from sleeping for a
+// second before it exits.
 const PromptExit = "GORACE=atexit_sleep_ms=0"
 
 // Node is a node as an SSH client sees it: a home, a login shell, and the behaviour of its sshd.
 type Node struct {
 	Home  string
 	Shell []string // arguments before the command; nil is /bin/sh -c
-	Env   []string // in addition to HOME and PATH
-	// Exec replaces the shell. It returns the exit status, or -1 for none.
+	Env   []string // variables in addition to HOME and PATH
+	// Exec replaces the shell. It returns the exit status, or -1 to send none.
 	Exec func(command string, channel ssh.Channel) int
-	// Deaf servers answer no global request.
+	// Deaf makes the server answer no global request.
 	Deaf bool
 	// Refuse makes the server refuse the exec request.
 	Refuse bool
@@ -107,8 +108,8 @@ func (n *Node) run(command string, channel ssh.Channel) {
 	go func() {
 		io.Copy(stdin, channel)
 		stdin.Close()
-		// A stopped process does not notice that its stdin has ended. sshd would leave it, but a
-		// test must kill it.
+		// A stopped process does not notice that its stdin has ended. sshd would leave such a
+		// process running, but a test must kill it.
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):

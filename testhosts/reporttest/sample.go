@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // Recorded returns the recorded run of `preflight demo`: eight nodes with one fault each.
 func Recorded(t testing.TB) checks.Report {
 	t.Helper()
-	root := "." // of the module; tests run in the directory of their package
+	root := "." // root of the module; tests run in the directory of their package
 	for _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil; _, err = os.Stat(filepath.Join(root, "go.mod")) {
 		root = filepath.Join(root, "..")
 	}
@@ -93,8 +93,8 @@ func Passing() checks.Report {
 	}
 }
 
-// Wired returns a run in which nodes called each other. One node got no call back, so it did not
-// see the complete group.
+// Wired returns a run in which nodes connected to each other. One node got no connection back, so
+// it did not see the complete group.
 func Wired() checks.Report {
 	r := Passing()
 	r.Nodes = nil
@@ -115,7 +115,7 @@ func Wired() checks.Report {
 	return r
 }
 
-// Smoked returns a run in which all ranks reduced, at about the same rate.
+// Smoked returns a run whose smoke test passed: all ranks reduced at about the same rate.
 func Smoked() checks.Report {
 	r := Passing()
 	r.Nodes, r.Checks = nil, append(r.Checks, checks.Outcome{Check: "gpu-computes", Verdict: checks.Pass}, checks.Outcome{Check: "collective", Verdict: checks.Pass})
@@ -140,8 +140,8 @@ func Smoked() checks.Report {
 	return r
 }
 
-// Isolated returns a run in which one node could reduce with no other node, and a rank of another
-// node could not compute.
+// Isolated returns a run with two problems in the smoke test. One node could reduce with no other
+// node, and a rank of another node could not compute.
 func Isolated() checks.Report {
 	r := Smoked()
 	hang := []facts.SmokeFailure{{Kind: facts.SmokeHang, Call: "ncclAllReduce", Message: "nothing came for 8 s"}}
@@ -208,13 +208,13 @@ const Evil = "a|b ]]> --> </details></td><script>x</script> ![i](http://evil.exa
 	"@octocat #1 www.evil.example 10.0.0.1:100: $x$ *b* __u__ ~~s~~ &lt; \"q\" \\ \\| 'p' %0A::error::in\r\n::error title=x::out\n" +
 	"preflight_verdict{} 9\n\x1b[2J\x00\x9b\u202e\u200b\ufffe\uffff\xff\U000e0001 end"
 
-// evilSmoke has every word of the smoke test that a report shows.
+// evilSmoke is a smoke test in which every text that a report shows is Evil.
 var evilSmoke = &facts.Smoke{
 	Engine: Evil, Backend: Evil, Ranks: []facts.SmokeRank{{Name: Evil, Address: Evil, Failure: &facts.SmokeFailure{Call: Evil, Message: Evil, Log: []string{Evil}}}},
 	Trials: []facts.SmokeTrial{{Stage: Evil, Nodes: 2, Passed: true}, {Stage: facts.SmokePair, Nodes: 2, With: []string{Evil}}},
 }
 
-// Hostile is a run in which every word that can come from outside is Evil.
+// Hostile returns a run in which every text that can come from a node is Evil.
 func Hostile() checks.Report {
 	return checks.Report{
 		Schema: 1, Version: Evil, Verdict: checks.Fail, ExitCode: 1, Seconds: 1, Hostfile: Evil,
@@ -238,7 +238,7 @@ func Hostile() checks.Report {
 	}
 }
 
-// Strict is a run that nothing but warnings failed.
+// Strict returns a run that failed only because of warnings.
 func Strict() checks.Report {
 	r := Failing()
 	r.Strict = true
@@ -247,14 +247,14 @@ func Strict() checks.Report {
 	return r
 }
 
-// Interrupted is a run in which no check could say what the exit code says.
+// Interrupted returns a run whose exit code no check explains.
 func Interrupted() checks.Report {
 	r := Passing()
 	r.Interrupted, r.Verdict, r.ExitCode = true, checks.Unknown, 2
 	return r
 }
 
-// Undecided is a run that could tell nothing, and has no finding that says so.
+// Undecided returns a run without any result and without a finding that says why.
 func Undecided() checks.Report {
 	r := Passing()
 	r.Verdict, r.ExitCode = checks.Unknown, 2
@@ -262,7 +262,7 @@ func Undecided() checks.Report {
 	return r
 }
 
-// Orphaned is a run with a finding of a check that is not listed.
+// Orphaned returns a run with a finding of a check that the report does not list.
 func Orphaned() checks.Report {
 	r := Passing()
 	r.Verdict, r.ExitCode = checks.Fail, 1
@@ -270,7 +270,8 @@ func Orphaned() checks.Report {
 	return r
 }
 
-// Waiving is a run in which one defect is waived on some of its nodes and another on all.
+// Waiving returns a run with two waived defects. One is waived on some of its nodes, the other on
+// all of its nodes.
 func Waiving() checks.Report {
 	r := Failing()
 	r.Policy, r.Began = "preflight.yaml", "2026-11-21T19:20:00Z"
@@ -285,14 +286,14 @@ func Waiving() checks.Report {
 	return r
 }
 
-// Cases are runs that every renderer must tell right.
+// Cases returns runs that every renderer must show correctly, by name.
 func Cases() map[string]checks.Report {
 	return map[string]checks.Report{
 		"failing": Failing(), "passing": Passing(), "strict": Strict(), "interrupted": Interrupted(), "undecided": Undecided(), "orphaned": Orphaned(), "hostile": Hostile(), "waiving": Waiving(),
 	}
 }
 
-// Rendered is what a renderer writes.
+// Rendered returns what a renderer writes for a report.
 func Rendered(t *testing.T, render func(io.Writer, checks.Report) error, r checks.Report) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -302,7 +303,7 @@ func Rendered(t *testing.T, render func(io.Writer, checks.Report) error, r check
 	return out.String()
 }
 
-// Golden holds what was written against a file of testdata; -update writes that anew.
+// Golden compares what was written with a file in testdata. With -update it rewrites the file.
 func Golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandbox pastes lines into a shell, as a person would. The programs of this shell only do
-// what the real ones do with their arguments. It reports the lines in which data was run as code.
-// Only tests import it.
+// Package sandbox pastes lines into a shell, as a person would. The programs that the shell runs
+// only treat their arguments as the real programs do. The package reports the lines in which data
+// was run as code. Only tests import it.
 package sandbox
 
 import (
@@ -17,14 +17,14 @@ import (
 	"unicode"
 )
 
-// Class is one way in which data becomes code: Evil would create the file pwned.
+// Class is one way in which data becomes code. If Evil is run as code, it creates the file pwned.
 type Class struct {
 	Name  string
 	Evil  string
 	Whole bool // Evil is the whole value, because it works only at the start of a word
 }
 
-// Classes are texts that must never reach a shell, a program or a terminal unescaped.
+// Classes lists texts that must never reach a shell, a program or a terminal unescaped.
 var Classes = []Class{
 	{Name: "command substitution", Evil: "$(touch${IFS}pwned)"},
 	{Name: "backquotes", Evil: "`touch${IFS}pwned`"},
@@ -55,7 +55,7 @@ func (c Class) In(value string) string {
 	return value + c.Evil
 }
 
-// Lines are lines to paste, each with its origins. A line that occurs many times is pasted once.
+// Lines holds lines to paste, each with its origins. A line that occurs many times is pasted once.
 type Lines struct {
 	mutex sync.Mutex
 	from  map[string]string
@@ -81,7 +81,8 @@ func (l *Lines) Len() int { return len(l.from) }
 //go:embed programs.sh
 var programs string
 
-// together is the number of lines that one shell runs. Each batch gets a new shell.
+// together is the maximum number of lines that one shell runs. Each batch of lines gets a new
+// shell.
 const together = 400
 
 // Paste runs every line, and fails the test for lines that run data as code.
@@ -97,7 +98,7 @@ func (l *Lines) Paste(t testing.TB) {
 		shell := exec.CommandContext(t.Context(), "bash", append([]string{"--norc", "-c", programs, "bash"}, heap...)...)
 		home := t.TempDir()
 		shell.Dir, shell.Env = home, []string{"HOME=" + home}
-		told, err := shell.Output() // the number of each line that ran data, then "done"
+		told, err := shell.Output() // prints the number of each line that ran data as code, then "done"
 		numbers := strings.Fields(string(told))
 		if len(numbers) == 0 || numbers[len(numbers)-1] != "done" {
 			t.Fatalf("the shell ended before all lines were pasted (%v), behind %q", err, numbers)

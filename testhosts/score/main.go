@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command score tests explain with logs whose causes are known. A corpus is a directory with logs/,
-// labels.tsv (file, cause) and ambiguous.tsv (file, other causes that the text permits). It prints
-// every wrong answer, a table of causes, and the worst mistakes: logs of failures that passed, and
-// healthy logs that got a cause.
+// labels.tsv (file, cause) and ambiguous.tsv (file, other causes that the text permits). score
+// prints every wrong answer, a table of causes, and the worst mistakes. The worst mistakes are logs
+// of failures that passed, and healthy logs that got a cause.
 package main
 
 import (
@@ -71,22 +71,22 @@ func score(w io.Writer, corpus string) error {
 	return columns.Flush()
 }
 
-// trial is a log with a known cause, and what explain finds in it.
+// trial is a log with a known cause, and the cause that explain finds in the log.
 type trial struct {
 	file  string
-	want  string // a cause; none if the log has no cause that we know; healthy if nothing failed
+	want  string // a cause; none if the log has no cause in the catalogue; healthy if nothing failed
 	got   string // a cause, program, unknown or healthy
-	right bool   // got equals want, or is another cause that the log permits; if want is none, got must be no cause
+	right bool   // got equals want or is another cause that the log permits; if want is none, got is not a cause
 }
 
-// passed reports whether the log of a failure was called healthy.
+// passed reports whether explain called the log of a failure healthy.
 func (t trial) passed() bool { return t.got == healthy && t.want != healthy && !t.right }
 
 func (t trial) blamed() bool { return t.got != healthy && t.want == healthy }
 
-// try runs explain on each log of a corpus separately: logs/ contains the logs, labels.tsv the
-// cause of each (file, cause, …), ambiguous.tsv other permitted causes (file, causes separated by
-// commas). Both tables start with a header.
+// try runs explain on each log of a corpus separately. logs/ contains the logs. labels.tsv has the
+// cause of each log (file, cause, …). ambiguous.tsv has other permitted causes (file, causes
+// separated by commas). Both tables start with a header.
 func try(c *explain.Catalogue, corpus fs.FS) ([]trial, error) {
 	labels, err := table(corpus, "labels.tsv")
 	if err != nil {
@@ -115,11 +115,11 @@ func try(c *explain.Catalogue, corpus fs.FS) ([]trial, error) {
 const (
 	none    = "none"
 	program = "program" // the program failed by itself
-	unknown = "unknown" // it failed, and the cause is unknown
+	unknown = "unknown" // the launch failed, and the cause is unknown
 	healthy = "healthy"
 )
 
-// nobody are the results that name no cause.
+// nobody holds the results that name no cause.
 var nobody = map[string]bool{program: true, unknown: true, healthy: true}
 
 // verdict returns the root cause of a report.

@@ -10,14 +10,15 @@ import (
 // Planting inserts tokens into values and finds them again.
 type Planting struct {
 	Tokens []Token
-	Each   int // one token for this many texts
+	Each   int // number of texts for each inserted token
 	Count  int // number of inserted tokens
 
 	texts  int
-	starts map[string][]string // the secret parts, by their first characters
+	starts map[string][]string // the secret parts of the tokens, by their first characters
 }
 
-// In adds a token to every Each-th text that the value points to, a different one each time.
+// In adds a token to every Each-th text that the value points to. It adds a different token each
+// time.
 func (p *Planting) In(value any) { p.in(reflect.ValueOf(value)) }
 
 func (p *Planting) in(v reflect.Value) {
@@ -52,7 +53,7 @@ func (p *Planting) in(v reflect.Value) {
 // shortestSecret is the length of the shortest random part of a token.
 const shortestSecret = 4
 
-// Found returns the secrets in a text, each with some of the text before it.
+// Found returns the secrets in a text, each with a part of the text before the secret.
 func (p *Planting) Found(text string) (found []string) {
 	if p.starts == nil {
 		p.starts = map[string][]string{}

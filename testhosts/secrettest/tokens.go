@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// The alphabets of the random parts. No complete token is in the source, so that secret scanners
-// find none.
+// These are the alphabets of the random parts. The source contains no complete token, so that
+// secret scanners find none.
 const (
 	digits = "0123456789"
 	hexes  = "0123456789abcdef"
@@ -35,8 +35,8 @@ func shaped(parts ...part) []part     { return parts }
 func after(p string, b part) []part   { return shaped(lit(p), b) }
 func named(key string, b part) []part { return shaped(lit(key), b) }
 
-// formats are the token formats by issuer. Tokens without a recognisable format include the name
-// that they are usually assigned to.
+// formats maps issuers to the formats of their tokens. A token without a recognizable format
+// includes the variable name to which it is usually assigned.
 var formats = map[string][]part{
 	"GitHub personal":            after("gh"+"p_", draw(alnums, 36)),
 	"GitHub OAuth":               after("gh"+"o_", draw(alnums, 36)),
@@ -292,13 +292,13 @@ var formats = map[string][]part{
 	"nobody's, in a query":         named("https://host/x?a=", draw(alnums, 43)),
 }
 
-// Token is a text that contains a secret, and the part of it that must not be shown.
+// Token is a text that contains a secret, and the part of the text that must not be shown.
 type Token struct {
 	Format, Text string
 	Secrets      []string
 }
 
-// Tokens returns one random token of every format, sorted by name. The same seed returns the same
+// Tokens returns one random token of every format, sorted by name. The same seed gives the same
 // tokens.
 func Tokens(seed uint64) (all []Token) {
 	for i, name := range slices.Sorted(maps.Keys(formats)) {

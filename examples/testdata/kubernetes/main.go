@@ -5,10 +5,11 @@
 //
 //	go run . FILE…
 //
-// It uses the types of their API and the MPI operator's own validation. It rejects what the API
-// server rejects if a client asks for strict field validation, and prints the reason. It does not
-// know the rules that the API server applies beyond its types. It is a separate module, so that
-// preflight does not depend on these modules.
+// The command uses the API types of Kubernetes and of the controllers, and the MPI operator's own
+// validation. It rejects the manifests that the API server rejects if a client asks for strict
+// field validation, and prints the reason. It does not check the rules that the API server applies
+// in addition to its types. The command is a separate module, so that preflight does not depend on
+// the modules of Kubernetes.
 package main
 
 import (
@@ -43,7 +44,7 @@ func main() {
 	os.Exit(code)
 }
 
-// admit checks every manifest of a file against its type.
+// admit checks every manifest in a file against the type of the manifest.
 func admit(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
