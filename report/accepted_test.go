@@ -30,7 +30,7 @@ func normalizedTo(text *bytes.Buffer, r checks.Report) error { return Normalized
 
 func wholeTo(text *bytes.Buffer, r checks.Report) error { return JSON(text, r) }
 
-// changed returns two runs over a fleet between which much has changed.
+// changed returns two runs over a fleet with many changes between them.
 func changed() (before, after fleettest.Fleet) {
 	before, after = fleettest.Healthy(4), fleettest.Healthy(4)
 	w2, w3 := &after.Nodes[1], &after.Nodes[2]
@@ -56,7 +56,7 @@ func differing(t *testing.T, text []byte, after fleettest.Fleet) []checks.Change
 	return agreement.Changes(was.Fleet, after.Fleet)
 }
 
-// TestAcceptedAll checks that a baseline which takes every change equals a new one.
+// TestAcceptedAll checks that a baseline that takes every change equals a new baseline.
 func TestAcceptedAll(t *testing.T) {
 	before, after := changed()
 	for name, render := range map[string]func(*bytes.Buffer, checks.Report) error{"normalized": normalizedTo, "whole": wholeTo} {
@@ -75,8 +75,8 @@ func TestAcceptedAll(t *testing.T) {
 	}
 }
 
-// TestAcceptedOne checks that Accepted takes one change and leaves every other one, whatever the
-// layout.
+// TestAcceptedOne checks that Accepted takes one change and no other change, whatever the layout of
+// the file.
 func TestAcceptedOne(t *testing.T) {
 	before, after := changed()
 	before.Nodes, after.Nodes = before.Nodes[:3], append(after.Nodes[:0:0], after.Nodes[1:]...) // w1 is gone, w4 is new
@@ -98,7 +98,7 @@ func TestAcceptedOne(t *testing.T) {
 					t.Errorf("%s: %s %s is left", name, c.Node, c.Fact)
 				}
 			}
-			torch := strings.HasPrefix(c.Fact, "python.torch.") // its facts come and go together
+			torch := strings.HasPrefix(c.Fact, "python.torch.") // torch's facts come and go together
 			if n := len(rest); n != len(all)-1 && !torch {
 				t.Errorf("%s: %s %s: %d changes are left of %d", name, c.Node, c.Fact, n, len(all))
 			}
@@ -112,7 +112,7 @@ func TestAcceptedOne(t *testing.T) {
 	}
 }
 
-// TestAcceptedKeepsUnrecorded checks that facts which an older release did not record get no value.
+// TestAcceptedKeepsUnrecorded checks that facts that an older release did not record get no value.
 func TestAcceptedKeepsUnrecorded(t *testing.T) {
 	fleet := fleettest.Healthy(1)
 	for name, render := range map[string]func(*bytes.Buffer, checks.Report) error{"normalized": normalizedTo, "whole": wholeTo} {
@@ -131,7 +131,7 @@ func TestAcceptedKeepsUnrecorded(t *testing.T) {
 	}
 }
 
-// changedLines returns how many lines differ between the common beginning and the common end of two
+// changedLines returns the number of lines between the common beginning and the common end of two
 // texts.
 func changedLines(a, b []byte) int {
 	one, other := strings.Split(string(a), "\n"), strings.Split(string(b), "\n")

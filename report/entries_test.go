@@ -63,7 +63,7 @@ func TestEntriesAreWholeWithVerbose(t *testing.T) {
 	}
 }
 
-// Quiet mode still prints why the verdict is unknown.
+// TestQuietSaysWhyItCannotTell checks that quiet mode still prints why the verdict is unknown.
 func TestQuietSaysWhyItCannotTell(t *testing.T) {
 	r := reporttest.Passing()
 	r.Verdict = checks.Unknown
@@ -107,7 +107,7 @@ w2
 }
 
 // TestDriftIsOneTable checks that all drift findings are one block with the gravest rows first.
-// Nodes that share a change share a row, and a change that repeats another fact has none.
+// Nodes with the same change must share a row. A change that repeats another fact must have no row.
 func TestDriftIsOneTable(t *testing.T) {
 	was := func(text string) json.RawMessage { return json.RawMessage(text) }
 	driver := func(node string) []checks.Change {
@@ -160,7 +160,7 @@ WARN  w2      shm.mode       1777       0777
 }
 
 // TestDriftWithoutACommand checks that a finding whose command was replaced by a note, because of a
-// hostile host name, is a row like any other.
+// hostile host name, still has its own row.
 func TestDriftWithoutACommand(t *testing.T) {
 	changes := []checks.Change{{Node: "w1", Fact: "shm.size", Before: json.RawMessage("17179869184"), After: json.RawMessage("1073741824")}}
 	r := checks.Report{Verdict: checks.Fail, Findings: []checks.Finding{
@@ -200,7 +200,7 @@ func TestFoldSiblings(t *testing.T) {
 	}
 }
 
-// TestChangesAreFolded checks that missing GPUs share one row.
+// TestChangesAreFolded checks that several missing GPUs share one row.
 func TestChangesAreFolded(t *testing.T) {
 	var changes []checks.Change
 	for _, card := range []string{"nvml.cards.0", "nvml.cards.1"} {
@@ -241,8 +241,8 @@ func TestRenamedInterfaceIsOneDifference(t *testing.T) {
 	}
 }
 
-// TestCoveredFactsAreNoDifference checks that facts which a finding covers have no row, and neither
-// have facts that repeat another one.
+// TestCoveredFactsAreNoDifference checks that a fact has no row if a finding covers the fact or if
+// the fact repeats another fact.
 func TestCoveredFactsAreNoDifference(t *testing.T) {
 	odd := func(fact string, nodes ...string) checks.FactDiff {
 		return checks.FactDiff{Fact: fact, Groups: []checks.FactGroup{group(`"a"`, "w1", "w2"), group(`"b"`, nodes...)}}

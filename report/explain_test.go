@@ -10,7 +10,7 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// wrecks are explanations, one of each kind.
+// wrecks returns one explanation of each kind.
 func wrecks() map[string]explain.Report {
 	full := explain.Evidence{File: "logs/w2.log", Line: 812, Node: "w2", Rank: "9", Time: "03-21 02:07:08.408271",
 		Text: "misc/shmutils.cc:87 NCCL WARN Error: failed to extend /dev/shm/nccl-RwBgYl to 33030532 bytes, error: No space left on device (28)"}

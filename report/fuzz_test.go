@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzRead checks that a saved run is read or refused with a message, whatever it contains, and
-// that a run which was read is the same after writing and reading it again.
+// FuzzRead checks that Read reads any saved run or refuses it with a message. A run that was read
+// must be the same after writing and reading it again.
 func FuzzRead(f *testing.F) {
 	f.Add(`{"schema":1,"nodes":[{"name":"w1","slots":1,"reached":true,"facts":{"host":{"kernel":"6.1"},"shm":{"size":64}},"missing":{"gpu":"x"}}],"launch":{"hosts":[{"name":"w1","slots":[0]}]}}`)
 	f.Add(`{"schema":1,"normalized":true,"nodes":[{"facts":{"net":{"interfaces":[{"name":"eth0"}]},"env":{"vars":[{"name":"A_TOKEN","value":"x"}]}}}],"findings":[{"check":"x","fix":["a"]}]}`)

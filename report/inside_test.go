@@ -48,8 +48,8 @@ func TestSummaryBeginsWithWhatTheBuildCannotSee(t *testing.T) {
 	}
 }
 
-// TestSummaryNamesTheContainer checks that the summary names the container of a pod that was
-// entered.
+// TestSummaryNamesTheContainer checks that the summary names the container that preflight entered
+// in a pod.
 func TestSummaryNamesTheContainer(t *testing.T) {
 	for want, containers := range map[string][2]string{
 		"2 nodes, over kubectl in container train":       {"train", "train"},

@@ -12,8 +12,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// fabric is three machines: two equal ones with two GPUs and an adapter behind one switch, and one
-// with other GPUs.
+// The fleet has three machines. Two are equal, with two GPUs and an adapter behind one switch. The
+// third has other GPUs.
 func TestInterconnect(t *testing.T) {
 	for name, style := range map[string]Style{"fabric": {}, "fabric-verbose": {Verbose: true}} {
 		var got bytes.Buffer
@@ -24,7 +24,7 @@ func TestInterconnect(t *testing.T) {
 	}
 }
 
-// Text of a driver is as untrusted as any other.
+// TestInterconnectIsEscaped checks that a driver's text is escaped like all other text of nodes.
 func TestInterconnectIsEscaped(t *testing.T) {
 	const evil = "\x1b[2J\u202e"
 	r := reporttest.Fabric()
@@ -42,7 +42,8 @@ func TestInterconnectIsEscaped(t *testing.T) {
 	}
 }
 
-// A fleet of many different machines does not fill the page, but -v lists all of them.
+// TestManyKinds checks that a fleet of many different machines does not fill the page, and that -v
+// lists all of them.
 func TestManyKinds(t *testing.T) {
 	r := reporttest.Fabric()
 	r.Nodes = nil

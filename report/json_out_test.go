@@ -17,7 +17,8 @@ import (
 	"preflight/facts"
 )
 
-// TestJSONIsOneText checks that writing entry by entry gives the same bytes as writing the whole.
+// TestJSONIsOneText checks that writing the entries one by one gives the same bytes as writing the
+// whole report.
 func TestJSONIsOneText(t *testing.T) {
 	file, err := os.Open("../cmd/preflight/demo.json")
 	if err != nil {
@@ -58,7 +59,8 @@ func sameJSON[Report any](t *testing.T, r Report) {
 
 var markedCommand = regexp.MustCompile(`##(\w*\[)`)
 
-// TestGuardIsByCharacter checks that the guard finds its characters at any place, and no others.
+// TestGuardIsByCharacter checks that jsonGuard escapes its characters at any position, and no other
+// characters.
 func TestGuardIsByCharacter(t *testing.T) {
 	byCharacter := func(text string) string {
 		var out strings.Builder
@@ -89,7 +91,7 @@ func TestGuardIsByCharacter(t *testing.T) {
 	}
 }
 
-// encoded counts the entries that were encoded.
+// encoded is an entry that counts how many entries were encoded.
 type encoded struct{ times *int }
 
 func (e encoded) MarshalJSON() ([]byte, error) {
@@ -97,7 +99,8 @@ func (e encoded) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, `"entry %d %s"`, *e.times, strings.Repeat("x", 1<<16)), nil
 }
 
-// TestJSONIsNeverWhole checks that an entry is written before the second one after it is encoded.
+// TestJSONIsNeverWhole checks that JSON does not hold the whole text. Each entry must be written
+// before the entry after the next is encoded.
 func TestJSONIsNeverWhole(t *testing.T) {
 	times, written := 0, 0
 	r := struct {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReadRefuses checks that the error names what is wrong with a file, and the line.
+// TestReadRefuses checks that the error says what is wrong with a file and in which line.
 func TestReadRefuses(t *testing.T) {
 	const whole = "{\"schema\": 1,\n\"nodes\": []}\n"
 	for name, c := range map[string]struct{ text, want string }{

@@ -10,7 +10,7 @@ import (
 	"preflight/facts"
 )
 
-// TestLaunchersOfRun checks the line about torchrun's launchers and when each was last heard.
+// TestLaunchersOfRun checks the line about torchrun's launchers and their last heartbeats.
 func TestLaunchersOfRun(t *testing.T) {
 	heard := func(address string, pid int, ago float64) facts.Gatherer {
 		return facts.Gatherer{Address: address, PID: pid, Silent: &ago}

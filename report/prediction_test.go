@@ -22,7 +22,8 @@ import (
 	"preflight/testhosts/sandbox"
 )
 
-// predicted is a launch as a user would type it, on hosts of different sizes.
+// predicted returns the prediction of a launch that a user would type, on hosts with different
+// numbers of slots.
 func predicted(t *testing.T) (launch.Prediction, *facts.Node) {
 	t.Helper()
 	head := &facts.Node{Facts: facts.Facts{
@@ -73,8 +74,8 @@ func TestPredictionTextOfManyNodes(t *testing.T) {
 	}
 }
 
-// TestPredictionJSON checks that every list is there, empty or not, and that unknown values are
-// null.
+// TestPredictionJSON checks that the output contains every list, even an empty one, and that
+// unknown values are null.
 func TestPredictionJSON(t *testing.T) {
 	var text bytes.Buffer
 	if err := PredictionJSON(&text, NewPrediction(launch.Prediction{Hosts: []hostfile.Host{{Name: "w1"}}}, nil)); err != nil {
@@ -127,8 +128,8 @@ func TestReleaseIsOfDeepSpeed(t *testing.T) {
 	}
 }
 
-// TestCommandsAreTyped checks that a shell splits printed commands into the same words, whatever
-// they contain, and runs nothing.
+// TestCommandsAreTyped checks that a shell splits printed commands into the original words,
+// whatever the words contain, and runs no part of them as code.
 func TestCommandsAreTyped(t *testing.T) {
 	for _, class := range sandbox.Classes {
 		word := class.In("x")

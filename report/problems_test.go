@@ -25,7 +25,7 @@ func textOf(t *testing.T, r checks.Report, style Style) string {
 	return out.String()
 }
 
-// fleetOf returns a report of nodes, of which the second list was not reached.
+// fleetOf returns a report over the nodes in names. The nodes in unreached were not reached.
 func fleetOf(names, unreached string) checks.Report {
 	r := checks.Report{Verdict: checks.Fail, ExitCode: 1}
 	for name := range strings.FieldsSeq(names) {
@@ -34,8 +34,8 @@ func fleetOf(names, unreached string) checks.Report {
 	return r
 }
 
-// TestCommandsStandUnderTheirRoles checks that the lines of a cure are labelled fix and then, that
-// every alternative has its own label, and that a command without a role counts as a fix.
+// TestCommandsStandUnderTheirRoles checks the labels of commands. The lines of a cure are labelled
+// fix and then, every alternative has its own label, and a command without a role counts as a fix.
 func TestCommandsStandUnderTheirRoles(t *testing.T) {
 	f := checks.Finding{
 		Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w2"}, Summary: "too small",
@@ -90,8 +90,9 @@ func TestUnitedFindingsKeepTheRoles(t *testing.T) {
 	}
 }
 
-// TestProblemsAreSorted checks that the whole launch comes before nodes that were not reached and
-// those before other nodes, and that failures come before unknowns and those before warnings.
+// TestProblemsAreSorted checks the order of problems. Problems of the whole launch come first,
+// followed by problems of nodes that were not reached, then problems of other nodes. Failures come
+// before unknowns, and unknowns before warnings.
 func TestProblemsAreSorted(t *testing.T) {
 	r := fleetOf("w1 w2 w3", "w2")
 	r.Head = &facts.Node{Name: "launching machine"}
@@ -122,8 +123,8 @@ func TestProblemsAreSorted(t *testing.T) {
 	}
 }
 
-// TestChangeThatBreaksThePolicyIsOneProblem checks that a changed fact counts once, as the
-// expectation's, if the policy states another value.
+// TestChangeThatBreaksThePolicyIsOneProblem checks that a changed fact counts once if the policy
+// states another value. It counts as the finding about the expectation.
 func TestChangeThatBreaksThePolicyIsOneProblem(t *testing.T) {
 	r := fleetOf("w1 w2", "")
 	change := checks.Change{Node: "w2", Fact: "shm.size", Before: []byte("68719476736"), After: []byte("67108864")}
@@ -180,8 +181,8 @@ func TestTwoNodesHaveTheirOwnColumns(t *testing.T) {
 	}
 }
 
-// TestBusyMachineIsARemark checks that a busy launching machine is named below line 1 and not in
-// the verdict.
+// TestBusyMachineIsARemark checks that the report names a busy launching machine below line 1 and
+// not in the verdict.
 func TestBusyMachineIsARemark(t *testing.T) {
 	r := reporttest.Passing()
 	r.Behind, r.StoodStill = 2.5, []float64{40}
@@ -195,7 +196,7 @@ func TestBusyMachineIsARemark(t *testing.T) {
 }
 
 // TestDeepSpeedIsNamedWhereItIsInSight checks that line 1 names DeepSpeed only if something shows
-// that it is used.
+// that the launch uses DeepSpeed.
 func TestDeepSpeedIsNamedWhereItIsInSight(t *testing.T) {
 	installed := facts.Node{Name: "w1", Facts: facts.Facts{Python: &facts.Python{Packages: map[string]string{"deepspeed": "0.16.4"}}}}
 	for name, c := range map[string]struct {

@@ -93,7 +93,7 @@ func TestJSONIsReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A fact that no node has is null in JSON, and is read back as the word null.
+	// A missing fact is null in JSON, and Read returns it as the text "null".
 	want.Diff[1].Groups[1].Value = json.RawMessage("null")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -164,8 +164,8 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// TestHeadlineStaysALine checks that many scattered nodes are counted, and that a single one is
-// named.
+// TestHeadlineStaysALine checks that the headline counts many scattered nodes and names a single
+// node.
 func TestHeadlineStaysALine(t *testing.T) {
 	p := Words{fleet: 400}
 	var odd []string

@@ -16,7 +16,7 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// TestWaivedIsToldInOneLine checks that hostile text ends no line and is escaped.
+// TestWaivedIsToldInOneLine checks that hostile text is escaped and does not end the line.
 func TestWaivedIsToldInOneLine(t *testing.T) {
 	r := reporttest.Passing()
 	r.Checks = append(r.Checks, checks.Outcome{Check: "shm-size", Verdict: checks.Skip, Reason: checks.AllWaived})
@@ -43,8 +43,8 @@ func TestWaivedIsToldInOneLine(t *testing.T) {
 	}
 }
 
-// TestPolicyDraftIsRead checks that a draft is YAML with the drafted values, whatever the nodes'
-// text is, and that facts on which nodes differ are comments.
+// TestPolicyDraftIsRead checks that a draft is valid YAML with the drafted values, whatever the
+// nodes' text contains. Facts on which the nodes differ must be comments.
 func TestPolicyDraftIsRead(t *testing.T) {
 	const evil = "1\"\n- fact: shm.size\n# \x1b\u202e\x7f: {["
 	group := func(value string, nodes ...string) checks.FactGroup {

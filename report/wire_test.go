@@ -11,8 +11,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// TestAdviceTellsTriedFromSeen checks that settings which no drill tried are shown in verbose mode
-// only.
+// TestAdviceTellsTriedFromSeen checks that settings that no drill tried are shown only in verbose
+// mode.
 func TestAdviceTellsTriedFromSeen(t *testing.T) {
 	r := reporttest.Wired()
 	r.Advice.Program, r.Advice.Args = "torchrun", []string{"--rdzv_endpoint=10.0.0.1:29500"}

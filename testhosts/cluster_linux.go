@@ -272,7 +272,7 @@ func (c *Cluster) Down() error {
 		}
 	}
 	err := Remove(c.Name)
-	if err == nil { // without a signal, the wait might never end
+	if err == nil { // after an error, the wait might never end
 		c.waiting.Wait()
 	}
 	for _, n := range machines {

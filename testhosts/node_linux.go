@@ -253,8 +253,8 @@ func (c *Cluster) OnHead(ctx context.Context, argv ...string) *Cmd {
 	return cmd
 }
 
-// lookPath finds a command in the node's PATH. If there is no such command, it returns the name
-// unchanged, and Start fails.
+// lookPath finds a command in the node's PATH. If there is no such command, it returns a path that
+// does not exist, so Start fails.
 func (n *Node) lookPath(name string) string {
 	if strings.Contains(name, "/") {
 		return name

@@ -69,7 +69,8 @@ func TestGitHubSaysWhy(t *testing.T) {
 	}
 }
 
-// TestGitHubHostile checks that a node's text is never a command or a property, and is complete.
+// TestGitHubHostile checks that a node's text never becomes a command or a property, and that the
+// text is complete.
 func TestGitHubHostile(t *testing.T) {
 	all := readCommands(t, reporttest.Rendered(t, GitHub, reporttest.Hostile()))
 	if len(all) != 5 {
@@ -80,7 +81,7 @@ func TestGitHubHostile(t *testing.T) {
 	}
 }
 
-// TestGitHubPlaces checks that only files that can be in the checkout are places of annotations.
+// TestGitHubPlaces checks that an annotation gets a place only if the file can be in the checkout.
 func TestGitHubPlaces(t *testing.T) {
 	for at, want := range map[string]string{
 		"preflight.yaml:12":       "file=preflight.yaml,line=12,",

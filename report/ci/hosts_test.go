@@ -17,7 +17,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// fleet returns a run over w1 to w4 with these slots each, nil for unstated.
+// fleet returns a run over w1 to w4, each with the given slots. nil means that the slots are
+// unknown.
 func fleet(slots []int, findings ...checks.Finding) checks.Report {
 	r := checks.Report{Findings: findings}
 	for _, name := range []string{"w1", "w2", "w3", "w4"} {
@@ -74,8 +75,8 @@ func TestGoodAndBadHosts(t *testing.T) {
 	}
 }
 
-// TestGoodHostsAreWhatDeepSpeedReads checks that DeepSpeed's grammar reads the slots that were
-// judged, or that the --include in the error selects them.
+// TestGoodHostsAreWhatDeepSpeedReads checks that DeepSpeed reads the slots that were checked from
+// the hostfile. If it cannot, the --include option in the error must select these slots.
 func TestGoodHostsAreWhatDeepSpeedReads(t *testing.T) {
 	slotsOf := func(hosts []hostfile.Host) map[string][]int {
 		slots := map[string][]int{}
@@ -93,7 +94,7 @@ func TestGoodHostsAreWhatDeepSpeedReads(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	r.Launch.Hosts[0].Slots = []int{4} // on a node that is left out
+	r.Launch.Hosts[0].Slots = []int{4} // slots of a node that is left out
 	reporttest.Rendered(t, GoodHosts, r)
 	r.Launch.Hosts[2].Slots = []int{2, 5}
 	var out bytes.Buffer

@@ -17,7 +17,7 @@ import (
 
 func TestJUnit(t *testing.T) {
 	for name, want := range map[string]string{
-		// A check whose reason another check reports is no failure of its own.
+		// If another check reports the reason of a check, the check itself is not a failure.
 		"failing": "ssh-reach failure, ssh-login skipped, shm-size failure, env-sane system-out, python-same error, torch-same error, ib-links skipped, host-distinct",
 		"passing": "ssh-reach, ib-links skipped",
 		"strict":  "env-sane failure",
@@ -56,8 +56,8 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// TestJUnitTellsAll checks that an element's text, which is all that GitLab shows, has the whole
-// finding.
+// TestJUnitTellsAll checks that an element's text has the whole finding. GitLab shows only this
+// text.
 func TestJUnitTellsAll(t *testing.T) {
 	suite := decodeJUnit(t, reporttest.Rendered(t, JUnit, reporttest.Failing()))
 	shm := suite.Cases[2].Children[0]
@@ -71,8 +71,8 @@ func TestJUnitTellsAll(t *testing.T) {
 	}
 }
 
-// TestJUnitWaived checks that a skipped testcase says until when, by whom and why it is waived,
-// with its findings, and that a testcase that also fails has the same text.
+// TestJUnitWaived checks that a skipped testcase has its findings and says until when, by whom and
+// why they are waived. A testcase that also fails must have the same text.
 func TestJUnitWaived(t *testing.T) {
 	suite := decodeJUnit(t, reporttest.Rendered(t, JUnit, reporttest.Waiving()))
 	mtu := suite.Cases[8]
@@ -90,8 +90,8 @@ func TestJUnitWaived(t *testing.T) {
 	}
 }
 
-// TestJUnitSaysWhyUnknown checks that a check with a warning also says what is unknown, and which
-// check explains it.
+// TestJUnitSaysWhyUnknown checks that a check with a warning also says what is unknown and which
+// check explains the reason.
 func TestJUnitSaysWhyUnknown(t *testing.T) {
 	r := reporttest.Failing()
 	r.Checks = []checks.Outcome{{Check: "env-sane", Verdict: checks.Unknown, Reason: "w4 not reached"}}
@@ -132,7 +132,8 @@ type readSuite struct {
 	} `xml:"testcase"`
 }
 
-// decodeJUnit reads a report as a strict reader does: XML 1.0 with one root and nothing after it.
+// decodeJUnit reads a report as a strict reader does. It accepts only XML 1.0 with one root element
+// and nothing after the root.
 func decodeJUnit(t *testing.T, text string) readSuite {
 	t.Helper()
 	var read struct {

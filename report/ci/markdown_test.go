@@ -25,7 +25,7 @@ func TestMarkdown(t *testing.T) {
 	reporttest.Golden(t, "summary_passing.md", []byte(reporttest.Rendered(t, Markdown, reporttest.Passing())))
 }
 
-// onPage are the elements that a page may have: no link, no image and no script.
+// onPage lists the elements that a page may have. Links, images and scripts are not among them.
 var onPage = []string{"page", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "code", "pre", "strong", "details", "summary", "ul", "li", "br"}
 
 // TestMarkdownOnGitHub renders the page with GitHub's own parser and checks the result.
@@ -58,7 +58,8 @@ func TestMarkdownOnGitHub(t *testing.T) {
 	}
 }
 
-// TestMarkdownKeepsWords checks that escaped text looks unescaped on the page.
+// TestMarkdownKeepsWords checks that the rendered page shows escaped text as it was before
+// escaping.
 func TestMarkdownKeepsWords(t *testing.T) {
 	for _, text := range []string{
 		"<a> & *b* _c_ [d](e) | \\| ~f~ $g$ user@w1 http://h w1:100: &lt; #1 `i`",
@@ -74,8 +75,8 @@ func TestMarkdownKeepsWords(t *testing.T) {
 	}
 }
 
-// TestMarkdownIsReadable checks that the page can be read in a log or a mail, where nothing renders
-// it.
+// TestMarkdownIsReadable checks that people can read the page in a log or a mail, which does not
+// render Markdown.
 func TestMarkdownIsReadable(t *testing.T) {
 	for text, want := range map[string]string{
 		"w[1-3], gpu[07,09]":     "w[1-3], gpu[07,09]",
@@ -160,11 +161,11 @@ func TestMarkdownFits(t *testing.T) {
 	}
 }
 
-// parsed is a page as a browser would hold it.
+// parsed holds the parts of a page as a browser would see them.
 type parsed struct {
 	elements []string
-	rows     []int    // cells of each row
-	cells    []string // their text
+	rows     []int    // number of cells of each row
+	cells    []string // text of each cell
 	blocks   []string // the text of each block of code
 	prose    string   // all text that is not code
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // status matches a line as the Monitoring Plugins' guidelines require: text without a bar, then
-// 'label'=value[UOM];warn;crit;min;max, separated by blanks.
+// 'label'=value[UOM];warn;crit;min;max entries with a space between them.
 var status = regexp.MustCompile(`^PREFLIGHT (OK|WARNING|CRITICAL|UNKNOWN) - [^|<>\n]+ \|( [a-z]+=[0-9.]+(s|%|B|c)?;[0-9]*;[0-9]*;[0-9]*(;[0-9]*)?)+\n$`)
 
 func TestNagios(t *testing.T) {

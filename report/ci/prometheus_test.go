@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// series reads metrics as Prometheus does, name{label="value"} value, sorted. It fails if a series
-// comes twice.
+// series reads metrics as Prometheus does and returns them sorted, in the form name{label="value"}
+// value. The test fails if a series occurs twice.
 func series(t *testing.T, text string) []string {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -127,7 +127,7 @@ func TestPrometheusSmoke(t *testing.T) {
 	}
 }
 
-// TestPrometheusHostile checks that a hostile name is the value of one label.
+// TestPrometheusHostile checks that a hostile node name remains the value of one label.
 func TestPrometheusHostile(t *testing.T) {
 	want := fmt.Sprintf("preflight_node_reached{node=%s} 1", text.Escape(reporttest.Evil))
 	if all := series(t, reporttest.Rendered(t, Prometheus, reporttest.Hostile())); !slices.Contains(all, want) {

@@ -15,7 +15,8 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// counting measures how much is written and, for every MiB of it, how much memory is held.
+// counting counts the bytes that are written. For every MiB written, it measures how much memory is
+// in use.
 type counting struct{ written, most uint64 }
 
 func (c *counting) Write(text []byte) (int, error) {
@@ -27,7 +28,7 @@ func (c *counting) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// held returns how much memory objects take, including those that are not yet collected.
+// held returns how many bytes of memory objects take, including objects that are not yet collected.
 func held() uint64 {
 	of := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(of)
@@ -35,7 +36,8 @@ func held() uint64 {
 }
 
 // BenchmarkReport10k writes the reports of fleets of 10,000 nodes with different faults in every
-// format. It measures how much is written and how much memory this takes besides the report.
+// format. It measures how much is written, and how much memory this takes in addition to the
+// report.
 func BenchmarkReport10k(b *testing.B) {
 	for _, large := range fleettest.Large {
 		b.Run(large.Name, func(b *testing.B) {
@@ -53,7 +55,7 @@ func BenchmarkReport10k(b *testing.B) {
 							b.Fatal(err)
 						}
 					}
-					b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op") // whatever else runs on the machine
+					b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op") // processor time does not depend on what else runs on the machine
 					b.ReportMetric(float64(c.written), "written-B")
 					b.ReportMetric(float64(c.most-min(c.most, before))/1e6, "peak-MB")
 				})
@@ -62,8 +64,8 @@ func BenchmarkReport10k(b *testing.B) {
 	}
 }
 
-// BenchmarkRead10k reads the same reports back. It measures how much memory is allocated, and how
-// much of it the report keeps.
+// BenchmarkRead10k reads the same reports. It measures how much memory reading allocates, and how
+// much of that memory the report keeps.
 func BenchmarkRead10k(b *testing.B) {
 	for _, large := range fleettest.Large {
 		b.Run(large.Name, func(b *testing.B) {

@@ -18,8 +18,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// TestOneThingTwice checks that a node which lists an interface or a GPU twice breaks no format,
-// and that JSON keeps both.
+// TestOneThingTwice checks that every format can show a node that lists an interface or a GPU
+// twice, and that JSON keeps both entries.
 func TestOneThingTwice(t *testing.T) {
 	r := reporttest.Recorded(t)
 	for i := range r.Nodes {
@@ -47,8 +47,8 @@ func TestOneThingTwice(t *testing.T) {
 	}
 }
 
-// TestThousandNodes checks that every format with a size limit stays below it, even if everything
-// differs on every node, and still shows the verdict.
+// TestThousandNodes checks that every format with a size limit stays below the limit and still
+// shows the verdict, even if everything differs on every node.
 func TestThousandNodes(t *testing.T) {
 	r := reporttest.Recorded(t)
 	recorded := r.Nodes
@@ -66,7 +66,7 @@ func TestThousandNodes(t *testing.T) {
 	}
 	r.Conclude(false)
 	for name, c := range map[string]struct {
-		most int // bytes
+		most int // maximum size in bytes
 		has  string
 	}{
 		"markdown": {65_536, "## FAIL: this launch will not work"},
@@ -80,13 +80,13 @@ func TestThousandNodes(t *testing.T) {
 	}
 }
 
-// TestNothingRaw checks that no format contains what a terminal would obey.
+// TestNothingRaw checks that no format contains text that a terminal would treat as a command.
 func TestNothingRaw(t *testing.T) {
 	for _, f := range All {
 		if f.Hosts {
-			continue // its names are refused
+			continue // this format refuses such names
 		}
-		data := f.Name == "json" || f.Name == "html" // what may be invisible there is only data
+		data := f.Name == "json" || f.Name == "html" // in these formats invisible characters can occur only in data
 		for _, r := range rendered(t, f, reporttest.Hostile(), report.Style{}) {
 			if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 || !data && strings.ContainsRune("\u202e\u200b\ufffe\uffff\U000e0001", r) {
 				t.Errorf("%s holds the raw character %U", f.Name, r)
@@ -95,10 +95,10 @@ func TestNothingRaw(t *testing.T) {
 	}
 }
 
-// obeyed is what runners of CI take for a command (actions/runner, ActionCommand.cs).
+// obeyed matches text that CI runners treat as a command (actions/runner, ActionCommand.cs).
 var obeyed = regexp.MustCompile(`(?m)^\s*::.*::|##\w*\[`)
 
-// TestNothingObeyed: printed in a step, no report holds a command of a node's.
+// TestNothingObeyed checks that a CI step that prints a report runs no command from a node's text.
 func TestNothingObeyed(t *testing.T) {
 	said := "1.0\n::stop-commands::x\n  ::add-mask::a\n##[add-mask]a ##vso[task.complete]b ###[x]\n::error::" + strings.Repeat(" word ::warning::w", 40)
 	r := reporttest.Hostile()
@@ -121,7 +121,7 @@ func TestNothingObeyed(t *testing.T) {
 		}
 	}
 	for _, f := range All {
-		if !f.Hosts && f.Name != "github" { // whose commands are to be obeyed
+		if !f.Hosts && f.Name != "github" { // the github format contains commands on purpose
 			check(f.Name, rendered(t, f, r, report.Style{Width: 40}))
 		}
 	}

@@ -16,7 +16,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// TestConclusion: a launch may work on nodes that are not what a team has agreed on.
+// TestConclusion checks that nodes that break only the team's policy do not make the conclusion say
+// that the launch will not work.
 func TestConclusion(t *testing.T) {
 	failed := func(ids ...string) checks.Report {
 		r := reporttest.Passing()
@@ -51,8 +52,8 @@ func TestConclusion(t *testing.T) {
 	}
 }
 
-// TestSummaryLine: what is waived is counted with the rest, and a report that is kept can be
-// dated, in whichever zone it was written.
+// TestSummaryLine checks that the summary counts waived findings, and that it shows the time of the
+// run in UTC, whatever the time zone of the report.
 func TestSummaryLine(t *testing.T) {
 	r := reporttest.Passing()
 	r.Seconds, r.Began = 5.14, "2026-11-22T01:20:59+06:00"
@@ -70,7 +71,7 @@ func TestSummaryLine(t *testing.T) {
 	}
 }
 
-// TestQuietSaysWhyUnknown: exit code 2 is never without a reason.
+// TestQuietSaysWhyUnknown checks that exit code 2 always comes with a reason.
 func TestQuietSaysWhyUnknown(t *testing.T) {
 	untold := func(outcomes ...checks.Outcome) checks.Report {
 		r := reporttest.Passing()
@@ -104,7 +105,8 @@ func TestQuietSaysWhyUnknown(t *testing.T) {
 	}
 }
 
-// TestGoneNodes: as many nodes as the fleet has, of which one is not in it, are not all.
+// TestGoneNodes checks that a finding with as many nodes as the fleet does not say "all nodes" if
+// one of the nodes is not in the fleet.
 func TestGoneNodes(t *testing.T) {
 	r := checks.Report{Verdict: checks.Fail, ExitCode: 1, Fleet: facts.Fleet{Nodes: []facts.Node{{Name: "w1"}, {Name: "w2"}, {Name: "w3"}}}}
 	r.Findings = []checks.Finding{

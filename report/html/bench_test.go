@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkHTMLInBrowser measures the size of the page of 1,000 nodes, and the time from when a
-// browser begins to read the file until all of the page answers.
+// browser begins to read the file until the whole page responds.
 func BenchmarkHTMLInBrowser(b *testing.B) {
 	r := largeFleet(b, 1000)
 	page := newTab(b)
@@ -20,7 +20,7 @@ func BenchmarkHTMLInBrowser(b *testing.B) {
 	}
 	slices.Sort(ready)
 	slices.Sort(painted)
-	b.ReportMetric(0, "ns/op") // includes writing the page and starting a browser
+	b.ReportMetric(0, "ns/op") // leave out this value, because it includes writing the page and starting a browser
 	b.ReportMetric(float64(len(htmlOf(b, r)))/1e6, "MB")
 	b.ReportMetric(ready[len(ready)/2], "ms-until-it-answers")
 	b.ReportMetric(painted[len(painted)/2], "ms-until-it-shows")

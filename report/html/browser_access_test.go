@@ -37,7 +37,7 @@ func (b tab) hear() (all []heard) {
 
 func spoken(value *accessibility.Value) (text string) {
 	if value != nil {
-		_ = json.Unmarshal(value.Value, &text) // a value that is no text stays ""
+		_ = json.Unmarshal(value.Value, &text) // if the value is not a text, text stays ""
 	}
 	return strings.TrimSpace(text)
 }
@@ -70,8 +70,8 @@ func TestBrowserNamesAll(t *testing.T) {
 	}
 }
 
-// TestBrowserKeepsStill checks that nothing scrolls smoothly if the user asks for less motion, as
-// the browser of these tests does.
+// TestBrowserKeepsStill checks that the page does not scroll smoothly if the user asks for reduced
+// motion. The browser of these tests asks for it.
 func TestBrowserKeepsStill(t *testing.T) {
 	b := browse(t, everything())
 	b.until(`matchMedia("(prefers-reduced-motion: reduce)").matches`)

@@ -21,7 +21,7 @@ import (
 type scene struct {
 	name   string
 	report checks.Report
-	width  int64   // of the window, in CSS pixels before the zoom; 0 means 1280
+	width  int64   // width of the window, in CSS pixels before the zoom; 0 means 1280
 	zoom   float64 // 0 means no zoom
 	dark   bool
 	media  string
@@ -57,8 +57,8 @@ func scenes(t *testing.T) []scene {
 	}
 }
 
-// TestBrowserPictures takes screenshots for people, and checks that they show the whole page in its
-// colours and that no part of it is outside of the window.
+// TestBrowserPictures takes screenshots for people. It checks that the screenshots show the whole
+// page in its colours, and that no part of the page is outside of the window.
 func TestBrowserPictures(t *testing.T) {
 	browser := newTab(t)
 	for _, s := range scenes(t) {
@@ -96,7 +96,7 @@ func TestBrowserPictures(t *testing.T) {
 	}
 }
 
-// fits checks that only boxes of their own scroll sideways.
+// fits checks that the page does not scroll sideways. Only boxes with their own scroll bars may.
 func (b tab) fits(width int) {
 	b.t.Helper()
 	if wide := ask[int](b, `document.documentElement.scrollWidth`); wide > width {
@@ -105,18 +105,19 @@ func (b tab) fits(width int) {
 	}
 }
 
-// longest is how long a name may be before it is cut, in CSS pixels, so that a map has room for its
-// cells.
+// longest is the maximum length of a name in CSS pixels. Longer names are cut, so that a map has
+// room for its cells.
 const longest = 400
 
-// sight is what can be measured in any picture.
+// sight holds values that can be measured in any picture.
 type sight struct {
 	colours int
 	ground  float64 // the share of the most frequent colour, 0 to 1
 	light   float64 // the mean brightness, 0 for black to 1 for white
 }
 
-// look reads every third pixel in both directions, because letters and lines are wider than that.
+// look reads every third pixel in both directions, because letters and lines are wider than three
+// pixels.
 func look(picture image.Image) sight {
 	count := map[color.Color]int{}
 	pixels, light := 0, 0

@@ -28,7 +28,7 @@ const chromium = "/usr/bin/chromium"
 
 var screenshots = flag.String("screenshots", "", "keep the pictures that are taken of the page in this directory")
 
-// tab is one of our pages in a real browser.
+// tab is a report's page in a real browser.
 type tab struct {
 	t       testing.TB
 	context context.Context
@@ -54,8 +54,8 @@ func (b tab) open(r checks.Report) {
 	b.do(chromedp.Navigate("file://" + file))
 }
 
-// newTab starts a browser. The test fails if it writes anything to its console: an error, or what
-// the page's policy forbade.
+// newTab starts a browser. The test fails if the browser writes anything to its console, such as an
+// error or a violation of the page's policy.
 func newTab(t testing.TB, options ...chromedp.ExecAllocatorOption) tab {
 	t.Helper()
 	if _, err := os.Stat(chromium); err != nil {
@@ -64,8 +64,8 @@ func newTab(t testing.TB, options ...chromedp.ExecAllocatorOption) tab {
 	if testing.Short() {
 		t.Skip("NOT RUN: -short starts no browser")
 	}
-	// Root cannot use chromium's sandbox, /dev/shm of a container is small, and while a page
-	// scrolls smoothly a click can miss.
+	// These options have three reasons. Root cannot use chromium's sandbox. /dev/shm of a container
+	// is small. A click can miss while a page scrolls smoothly.
 	options = slices.Concat(chromedp.DefaultExecAllocatorOptions[:], []chromedp.ExecAllocatorOption{chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("force-prefers-reduced-motion", true)}, options)
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
@@ -125,12 +125,12 @@ func (b tab) have(script string) {
 	ask[bool](b, "(() => {"+script+"; return true })()")
 }
 
-// patience is how long a page on a busy machine may take to answer each time. After that the test
-// fails and reports what the page shows instead.
+// patience is how long a page on a busy machine may take to reach an expected state. After this
+// time the test fails and reports what the page shows instead.
 const patience = 30 * time.Second
 
-// await waits until an expression has the wanted value, because a page reacts a moment after an
-// action.
+// await waits until an expression has the wanted value, because a page reacts with a short delay
+// after an action.
 func await[T any](b tab, expression string, wanted func(T) bool) T {
 	b.t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -145,7 +145,8 @@ func await[T any](b tab, expression string, wanted func(T) bool) T {
 	}
 }
 
-// is wants one value. starts wants a text with this beginning.
+// is returns a function that accepts only the value want. starts returns a function that accepts
+// texts that begin with want.
 func is[T any](want T) func(T) bool { return func(got T) bool { return cmp.Equal(got, want) } }
 func starts(want string) func(string) bool {
 	return func(got string) bool { return strings.HasPrefix(got, want) }
@@ -175,7 +176,7 @@ func (b tab) fill(id, text string) {
 	await(b, `document.getElementById("`+id+`").value`, is(text))
 }
 
-// media draws the page for the screen, "", or for "print".
+// media makes the browser draw the page for a medium: "print", or "" for the screen.
 func media(name string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: name})

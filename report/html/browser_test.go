@@ -36,7 +36,8 @@ func TestBrowserFiltersAndFolds(t *testing.T) {
 	await(b, rowLabels, is([]string{"node[0013,0110,0207,0304,0401,0498,0595,0692,0789,0886,0983]"}))
 	b.do(chromedp.Click(in("#matrix-fold")))
 	await(b, rowLabels, func(rows []string) bool { return len(rows) == 11 && rows[1] == "node0110" })
-	// The script clicks, because the table may be drawn again between finding the button and clicking.
+	// Click with a script, because the table may be drawn again between finding the button and
+	// clicking it.
 	b.have(`document.querySelector("#matrix-table tbody tr:nth-child(2) button").click()`)
 	await(b, `document.querySelector("#facts-shown caption")?.textContent`, is("Facts of node0110"))
 	await(b, `store.section("host", 110).hostname`, is("node0110"))
@@ -46,8 +47,8 @@ func TestBrowserFiltersAndFolds(t *testing.T) {
 		func(bad []string) bool { return slices.Contains(bad, "node0013") && !slices.Contains(bad, "node0014") })
 }
 
-// TestBrowserWritesSetsAsTheRest checks that the script folds sets of nodes as the rest of the page
-// does.
+// TestBrowserWritesSetsAsTheRest checks that the script folds sets of nodes in the same way as the
+// rest of the page.
 func TestBrowserWritesSetsAsTheRest(t *testing.T) {
 	b := browse(t, checks.Report{})
 	for _, names := range [][]string{
@@ -63,8 +64,8 @@ func TestBrowserWritesSetsAsTheRest(t *testing.T) {
 	}
 }
 
-// TestBrowserCountsAsTheRest checks that a number among a node's facts looks as it does in the
-// differences.
+// TestBrowserCountsAsTheRest checks that the page shows a number in the same form among a node's
+// facts and in the differences.
 func TestBrowserCountsAsTheRest(t *testing.T) {
 	b := browse(t, checks.Report{})
 	for fact, numbers := range map[string][]string{
@@ -154,7 +155,7 @@ func TestBrowserByKeyboard(t *testing.T) {
 func TestBrowserCopies(t *testing.T) {
 	b := browse(t, reporttest.Recorded(t))
 	command := ask[string](b, `document.querySelector(".copyable code").textContent`)
-	// As on a page that must not use the clipboard.
+	// Simulate a page that must not use the clipboard.
 	b.have(`navigator.clipboard.writeText = () => Promise.reject(new Error("denied")); document.execCommand = () => false`)
 	b.do(chromedp.Click(in(".copyable button")))
 	b.until(`document.querySelector(".copyable button").textContent.startsWith("Selected")`)
@@ -175,8 +176,8 @@ func TestBrowserExplainsOnlyCellsThatAreDrawn(t *testing.T) {
 	await(b, shown, func(signs []string) bool { return slices.Contains(signs, "–") })
 }
 
-// TestBrowserTakesNothingForCode checks that text of nodes is shown and never run, also if the
-// script writes it.
+// TestBrowserTakesNothingForCode checks that the page shows nodes' text and never runs it, even if
+// the script writes the text.
 func TestBrowserTakesNothingForCode(t *testing.T) {
 	b := browse(t, hostileReport(strings.Join(hostileTexts, " ")))
 	b.have(`window.alert = () => { throw new Error("it ran") };
@@ -199,7 +200,7 @@ func TestBrowserTakesNothingForCode(t *testing.T) {
 func TestBrowserContrast(t *testing.T) {
 	for _, theme := range []string{"light", "dark"} {
 		r := everything()
-		for i, times := range []float64{1, 2, 4, 8, 16} { // a call of each colour
+		for i, times := range []float64{1, 2, 4, 8, 16} { // connections with latencies of all colours
 			r.Nodes = append(r.Nodes, facts.Node{Name: fmt.Sprint("m", i), Facts: facts.Facts{Mesh: &facts.Mesh{Reached: map[string]float64{"w1": 0.002 * times, "w2": 0.002, "w3": 0.002}}}})
 		}
 		b := browse(t, r)

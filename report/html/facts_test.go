@@ -13,7 +13,7 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// restored returns what the page's script makes of the table: the facts of one node.
+// restored returns the facts of one node, rebuilt from the table as the page's script does.
 func restored(t *testing.T, table *factTable, node int) facts.Facts {
 	t.Helper()
 	sections := map[string]map[string]any{}
@@ -70,7 +70,8 @@ func fill(value any, at []any, with any) any {
 	return value
 }
 
-// asSent returns facts as JSON carries them, in which some empty lists are nil.
+// asSent returns the facts after encoding and decoding them as JSON, which makes some empty lists
+// nil.
 func asSent(t *testing.T, f facts.Facts) (out facts.Facts) {
 	t.Helper()
 	text, err := json.Marshal(f)
@@ -83,8 +84,8 @@ func asSent(t *testing.T, f facts.Facts) (out facts.Facts) {
 	return out
 }
 
-// TestFactsAreKeptWhole checks that every node gets its own facts back although nodes share what
-// they can.
+// TestFactsAreKeptWhole checks that the table gives every node its own facts back, although nodes
+// share values.
 func TestFactsAreKeptWhole(t *testing.T) {
 	nodes := append(reporttest.Recorded(t).Nodes, largeFleet(t, 30).Nodes...)
 	table, err := newFactTable(nodes)

@@ -13,8 +13,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// underPolicy judges a fleet again with a baseline, a policy that some nodes break, and three
-// waivers: one that covers a finding, one that has ended and one that covers nothing.
+// underPolicy checks a fleet again with a baseline, a policy that some nodes break, and three
+// waivers. One waiver covers a finding, one has ended, and one covers nothing.
 func underPolicy(t *testing.T, r checks.Report) checks.Report {
 	t.Helper()
 	var before []facts.Node
@@ -50,7 +50,7 @@ func underPolicy(t *testing.T, r checks.Report) checks.Report {
 	return judged
 }
 
-// unreached is a run that reached no node.
+// unreached returns a run that reached no node.
 func unreached(t *testing.T) checks.Report {
 	t.Helper()
 	r := reporttest.Recorded(t)
@@ -87,7 +87,8 @@ func rename(r *checks.Report, i int, name string) {
 	}
 }
 
-// fullMesh returns a fleet in which every node called every other, and one answered nobody.
+// fullMesh returns a fleet in which every node connected to every other node, and one node answered
+// no connection.
 func fullMesh(t *testing.T, n int) checks.Report {
 	r := largeFleet(t, n)
 	for i := range r.Nodes {

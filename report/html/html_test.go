@@ -26,7 +26,7 @@ func htmlOf(t testing.TB, r checks.Report) string {
 	return out.String()
 }
 
-// everything is a small report with every part of the page.
+// everything returns a small report with every part of the page.
 func everything() checks.Report {
 	r := reporttest.Failing()
 	linked := reporttest.Fabric()
@@ -48,8 +48,8 @@ func everything() checks.Report {
 // scriptData matches the data in a script element.
 var scriptData = regexp.MustCompile(`(<script type="application/json" id="[a-z-]+">).*?(</script>)`)
 
-// The golden page, which people read, leaves out the style and the script, which have files of
-// their own, and the data, which has its own tests.
+// TestHTML compares the page with a golden page that people can read. The golden page leaves out
+// the style and the script, which have their own files, and the data, which has its own tests.
 func TestHTML(t *testing.T) {
 	page := htmlOf(t, everything())
 	for _, part := range []string{pageStyle, pageScript} {
@@ -66,7 +66,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// TestHTMLTellsTriedFromSeen checks that settings which no drill tried are not listed as proven.
+// TestHTMLTellsTriedFromSeen checks that settings that no drill tried are not listed as proven.
 func TestHTMLTellsTriedFromSeen(t *testing.T) {
 	page := htmlOf(t, everything())
 	_, after, found := strings.Cut(page, "Proven to work by this run")
@@ -77,11 +77,12 @@ func TestHTMLTellsTriedFromSeen(t *testing.T) {
 	}
 }
 
-// voidElements have no end tag (https://html.spec.whatwg.org/#void-elements).
+// voidElements lists the elements that have no end tag
+// (https://html.spec.whatwg.org/#void-elements).
 var voidElements = []string{"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 
-// TestHTMLIsWellFormed checks that every tag is closed, that no attribute and no id comes twice,
-// and that every target of a link exists.
+// TestHTMLIsWellFormed checks that every tag is closed, that no attribute and no id occurs twice,
+// and that every link target exists.
 func TestHTMLIsWellFormed(t *testing.T) {
 	for name, r := range map[string]checks.Report{"everything": everything(), "passing": reporttest.Passing(), "empty": {Verdict: checks.Unknown}, "recorded": reporttest.Recorded(t), "hostile": hostileReport("<b id=x>")} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +222,7 @@ func TestHTMLIsSelfContained(t *testing.T) {
 	}
 }
 
-// hostileReport returns a report in which every text of a node is the given one.
+// hostileReport returns a report in which every text of a node is the given text.
 func hostileReport(text string) checks.Report {
 	r := everything()
 	r.Hostfile, r.Version = text, text
@@ -343,7 +344,7 @@ func TestHTMLSaysWhatDoesNotCount(t *testing.T) {
 func TestHTMLHeadings(t *testing.T) {
 	above := 0
 	r := everything()
-	r.Findings = nil // so that the settings come first
+	r.Findings = nil // without findings, the settings come first
 	each(t, htmlOf(t, r), func(node *html.Node) {
 		if len(node.Data) != 2 || node.Data[0] != 'h' || node.Data[1] < '1' || node.Data[1] > '6' {
 			return

@@ -17,17 +17,17 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// largeFleet returns a judged run of n machines with eight GPUs and eight adapters each. Everything
-// that differs between machines of a real fleet differs here: names, addresses, serial numbers,
-// temperatures, and the nodes that a node called. Each calls six others and its neighbour, as the
-// drill does in a fleet of this size.
+// largeFleet returns a complete run over n machines with eight GPUs and eight adapters each. As in
+// a real fleet, machines differ in their names, addresses, serial numbers, temperatures, and the
+// nodes to which they connect. Each machine connects to six others and to its neighbour, as in a
+// drill of this size.
 func largeFleet(t testing.TB, n int) checks.Report {
 	t.Helper()
 	demo := reporttest.Recorded(t)
 	fleet := facts.Fleet{Head: demo.Head, NotTried: map[facts.Section]string{facts.SectionRehearsal: "not asked for"}}
 	maps.Copy(fleet.NotTried, demo.NotTried)
 	fleet.Head.Rehearsal = nil
-	text, err := json.Marshal(demo.Nodes[2]) // the one with another protobuf, which only a few machines keep
+	text, err := json.Marshal(demo.Nodes[2]) // this node has another protobuf version, which only a few machines keep
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func nodeName(i int) string { return fmt.Sprintf("node%04d", i) }
 
 func nodeAddress(i int) string { return fmt.Sprintf("10.20.%d.%d", i/250, 1+i%250) }
 
-// personal sets the facts of a machine that no other one shares.
+// personal sets the facts in which a machine differs from all other machines.
 func personal(node *facts.Node, i, n int, dice *rand.Rand) {
 	node.Name, node.Address = nodeName(i), nodeAddress(i)
 	node.Host.Hostname, node.Host.BootID, node.Host.MachineID = nodeName(i), fmt.Sprintf("%016x-%016x", dice.Uint64(), dice.Uint64()), fmt.Sprintf("%016x%016x", dice.Uint64(), dice.Uint64())
@@ -88,7 +88,7 @@ func personal(node *facts.Node, i, n int, dice *rand.Rand) {
 		card.ECC.AggregateCorrected = &corrected
 		node.IB.Devices = append(node.IB.Devices, adapter(node, j, dice))
 	}
-	if i%97 != 13 { // except for a few
+	if i%97 != 13 { // a few machines keep another value
 		node.Python.Packages["protobuf"] = "4.25.3"
 	}
 	if i%301 == 40 {
@@ -108,8 +108,8 @@ func adapter(node *facts.Node, j int, dice *rand.Rand) facts.HCA {
 	}
 }
 
-// meet adds the calls of a machine and its part in the rendezvous. Calls to the thirteenth of every
-// 400 machines are dropped.
+// meet adds the connections of a machine and its part in the rendezvous. Connections to the
+// thirteenth of every 400 machines are dropped.
 func meet(node *facts.Node, i, n int, dice *rand.Rand) {
 	node.Mesh = &facts.Mesh{Interface: "eth0", Address: nodeAddress(i), Ports: []int{33000 + dice.IntN(9000)}, Reached: map[string]float64{nodeName(i): 0.00004}, MSS: 1448}
 	node.PeerMesh, node.PeerRendezvous = nil, nil

@@ -16,8 +16,8 @@ import (
 	"preflight/testhosts/reporttest"
 )
 
-// TestMatrixSaysNoMoreThanTheReport checks that a node which no finding names passes only if the
-// whole check passes, and that a node without the facts is unknown.
+// TestMatrixSaysNoMoreThanTheReport checks the verdict of a node that no finding names. The node
+// passes only if the whole check passes, and it is unknown if its facts are missing.
 func TestMatrixSaysNoMoreThanTheReport(t *testing.T) {
 	seen := facts.Facts{SHM: &facts.SHM{}, Python: &facts.Python{}}
 	r := checks.Report{
@@ -63,8 +63,8 @@ func TestRowsThatAreAlikeAreOne(t *testing.T) {
 	}
 }
 
-// TestASplitBlamesNobody checks that nodes are odd only if fewer share their value than another
-// one.
+// TestASplitBlamesNobody checks that nodes are odd only if their value is less frequent than
+// another value.
 func TestASplitBlamesNobody(t *testing.T) {
 	group := func(value string, nodes ...string) checks.FactGroup {
 		return checks.FactGroup{Value: json.RawMessage(value), Nodes: nodes}
@@ -94,8 +94,8 @@ func TestASplitBlamesNobody(t *testing.T) {
 	}
 }
 
-// TestTimeLineOfMany checks that the first and the last nodes to join are separate, and the others
-// one row.
+// TestTimeLineOfMany checks that the first and the last nodes to join have separate rows, and that
+// the other nodes share one row.
 func TestTimeLineOfMany(t *testing.T) {
 	var joined []report.Attendance
 	for i := range 40 {
@@ -132,15 +132,15 @@ func TestHops(t *testing.T) {
 	}
 }
 
-// TestDrawing checks that a connection of all GPUs is one bus and others are arcs, and that an
-// adapter is below its nearest GPUs.
+// TestDrawing checks that a connection between all GPUs is one bus, that other connections are
+// arcs, and that an adapter is below its nearest GPUs.
 func TestDrawing(t *testing.T) {
 	node := &reporttest.Fabric().Nodes[0]
 	all := draw(node, reporttest.Fabric().Interconnect[0].Between)
 	if all.Title != "2 GPUs, NVLink: NV18 between all 2 GPUs, 1 network adapter" || len(all.Arcs) != 0 || len(all.Sockets) != 2 {
 		t.Errorf("%q, %d arcs, %d NUMA nodes", all.Title, len(all.Arcs), len(all.Sockets))
 	}
-	if len(all.Lines) != 4 { // NVLink to each GPU, the adapter to its GPU, and the adapter to the network
+	if len(all.Lines) != 4 { // lines from NVLink to each GPU, from the adapter to its GPU, and from the adapter to the network
 		t.Errorf("%d lines: %+v", len(all.Lines), all.Lines)
 	}
 	near := line{X1: all.Cards[0].Middle(), X2: all.Adapters[0].Middle(), Y1: all.Lines[2].Y1, Y2: all.Adapters[0].Y}
@@ -160,7 +160,7 @@ func TestDrawing(t *testing.T) {
 	}
 }
 
-// TestALongListIsPresent checks that a long value which the others lack is shown as present.
+// TestALongListIsPresent checks that a long value that the other nodes lack is shown as present.
 func TestALongListIsPresent(t *testing.T) {
 	long := json.RawMessage(`["` + strings.Repeat("x", longestCell+1) + `"]`)
 	d := checks.FactDiff{Fact: "nvml.topology", Groups: []checks.FactGroup{{Value: long, Nodes: []string{"w1", "w2"}}, {Nodes: []string{"w3"}}}}
@@ -169,8 +169,8 @@ func TestALongListIsPresent(t *testing.T) {
 	}
 }
 
-// TestSmokeShowsWhoFailed checks that pairs are shown in both directions, that untried ones are
-// empty, and that the slowest of many nodes are shown.
+// TestSmokeShowsWhoFailed checks that pairs are shown in both directions and that untried pairs are
+// empty. If there are many nodes, the slowest must be shown.
 func TestSmokeShowsWhoFailed(t *testing.T) {
 	s := newSmoke(reporttest.Isolated().Nodes)
 	if s.Bars[0].Node != "w4" || s.Bars[0].Rate != "" || s.Bars[0].X != 0 {
