@@ -12,7 +12,7 @@ import (
 	"preflight/testhosts"
 )
 
-// ofAll makes w2 report this outcome for its calls to all other nodes.
+// ofAll makes w2 report the outcome at path for its connections to all other nodes.
 func ofAll(path string) string {
 	return `
 def answered(body):
@@ -30,8 +30,8 @@ def answered(body):
             i["addresses"] += ["10.77.1.1/16", "10.77.1.3/16", "10.77.1.4/16"]
 `
 
-// TestOneBrokenNode breaks one node so that its reports blame the others. The finding must name
-// only this node, and all others must be good hosts.
+// TestOneBrokenNode breaks one node so that its reports blame the other nodes. The finding must
+// name only the broken node, and all other nodes must be good hosts.
 func TestOneBrokenNode(t *testing.T) {
 	cluster := raise(t, "broken")
 	installTorch(t, cluster)
@@ -64,8 +64,8 @@ func TestOneBrokenNode(t *testing.T) {
 	}
 }
 
-// TestTwins gives two machines the same address. The finding must name both with their MACs, and
-// neither may be a good host.
+// TestTwins gives two machines the same address. The finding must name both machines with their MAC
+// addresses, and neither may be a good host.
 func TestTwins(t *testing.T) {
 	cluster := raise(t, "twins")
 	installTorch(t, cluster)
@@ -76,7 +76,7 @@ func TestTwins(t *testing.T) {
 		name, node string
 		plant      plant
 		want, good []string
-		macs       []string // expected in the finding
+		macs       []string // MAC addresses that the finding must contain
 	}{
 		{"a stranger has node 0's", "w1", (*testhosts.Node).Twin, []string{"fail node-mesh [w1]"}, []string{"w2", "w3", "w4"}, []string{"02:4d:0a:4d:01:01", "02:66:00:00:00:01"}},
 		{"a stranger has the last one's", "w4", (*testhosts.Node).Twin, []string{"fail node-mesh [w4]"}, []string{"w1", "w2", "w3"}, []string{"02:4d:0a:4d:01:04", "02:66:00:00:00:01"}},

@@ -11,15 +11,15 @@ import (
 	"preflight/testhosts"
 )
 
-// mpiruns are stand-ins that print a version and start nothing.
+// mpiruns maps MPI implementations to stand-ins for mpirun that print a version and start nothing.
 var mpiruns = map[string]string{
 	"openmpi": "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n",
 	"mpich":   "#!/bin/sh\necho 'HYDRA build details:'\necho '    Version: 4.0.2'\n",
 	"pdsh":    "#!/bin/sh\nexit 1\n",
 }
 
-// TestCallBack checks launcher-callback: the programs that mpirun starts on the nodes must reach
-// the launching machine at the addresses, name and ports that it tells them.
+// TestCallBack tests the check launcher-callback. The programs that mpirun starts on the nodes must
+// reach the launching machine at the addresses, the name and the ports that mpirun gives them.
 func TestCallBack(t *testing.T) {
 	cluster := raise(t, "callback")
 	everybody := []string{"fail launcher-callback [w1 w2 w3 w4]"}

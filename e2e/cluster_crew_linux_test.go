@@ -19,9 +19,10 @@ import (
 	"preflight/testhosts"
 )
 
-// TestCrew checks that for many nodes of a Slurm job one srun starts the agents, which then call
-// the launching machine. If they cannot call, every node gets its own srun, with a remark. A dead
-// node or a killed program must not affect other nodes or leave anything behind.
+// TestCrew checks that one srun starts the agents on many nodes of a Slurm job, and that the agents
+// then connect to the launching machine. If they cannot connect, every node must get its own srun,
+// with a remark. A dead node or a killed program must not affect other nodes or leave anything
+// behind.
 func TestCrew(t *testing.T) {
 	if err := testhosts.HasSlurm(); err != nil {
 		t.Skipf("NOT RUN: %s needs a Slurm: %v", t.Name(), err)
@@ -44,7 +45,7 @@ func TestCrew(t *testing.T) {
 		plant  map[string]plant
 		inJob  string // a command that runs first in the job
 		words  []string
-		sruns  string // the number of nodes of each srun
+		sruns  string // the expected number of nodes of each srun
 		want   []string
 		remark string
 		exit   int
@@ -101,7 +102,7 @@ func TestCrew(t *testing.T) {
 				"--skip", "launcher-*,ssh-between-nodes,torch-same,deepspeed-same", "--throughput")
 			killed := make(chan error, 1)
 			go func() {
-				// Slurm needs a minute to offer a node again that had no slurmd.
+				// A node had no slurmd, and Slurm needs a minute to offer such a node again.
 				_, err := cluster.Head.Run(t.Context(), "timeout", "150", "sh", "-c", fmt.Sprintf("until [ $(ss -tnpH state established | grep -c preflight) -ge %d ]; do sleep 0.02; done", many))
 				if err == nil {
 					_, err = test.on.Run(t.Context(), "sh", "-c", test.kill)
@@ -114,7 +115,7 @@ func TestCrew(t *testing.T) {
 					t.Errorf("exit code %d; findings (-want +got)\n%s", report.ExitCode, diff)
 				}
 			} else {
-				_ = cmd.Run() // salloc ends with 0 if its program was killed
+				_ = cmd.Run() // salloc exits with 0 even if its program was killed
 			}
 			if err := <-killed; err != nil {
 				t.Error(err)
@@ -122,18 +123,18 @@ func TestCrew(t *testing.T) {
 			for _, node := range cluster.Nodes {
 				awaitOurs(t, node, "nothing", func(listeners, agents string) bool { return listeners+agents == "" })
 			}
-			if left, _ := cluster.Head.Run(t.Context(), "pgrep", "-x", "-a", "srun"); left != "" { // an error means that none is running
+			if left, _ := cluster.Head.Run(t.Context(), "pgrep", "-x", "-a", "srun"); left != "" { // an error means that no srun is running
 				t.Errorf("left on the head: %s", left)
 			}
 		})
 	}
 }
 
-// noted creates a directory with an srun that records its arguments and then runs the real one. env
-// are words that put this directory first in PATH.
+// noted creates a directory with an srun that records its arguments and then runs the real srun.
+// env is a command prefix that puts this directory first in PATH.
 func noted(t *testing.T) (dir string, env []string) {
 	t.Helper()
-	dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "crew-") // the hosts can see it
+	dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "crew-") // the hosts can see this directory
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func sruns(t *testing.T, dir string) (sizes string) {
 	return sizes
 }
 
-// filtered adds a firewall rule for packets to a machine.
+// filtered adds a firewall rule for packets to or from a machine.
 func filtered(n *testhosts.Node, rule ...string) (testhosts.Undo, error) {
 	change := func(how string) error {
 		_, err := n.Run(context.Background(), append([]string{"iptables", "-w", how, "INPUT"}, rule...)...)
@@ -174,7 +175,8 @@ func forget(n *testhosts.Node) (testhosts.Undo, error) {
 	return func() error { return nil }, err
 }
 
-// noSlurmd prepares a node so that a job can end its slurmd. Slurm starts no job without slurmd.
+// noSlurmd prepares a node so that a job can end the node's slurmd, because Slurm starts no job on
+// a node without slurmd.
 func noSlurmd(n *testhosts.Node) (testhosts.Undo, error) {
 	return func() error {
 		_, err := n.Run(context.Background(), "slurmd", "-N", n.Name)

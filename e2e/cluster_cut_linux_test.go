@@ -12,8 +12,8 @@ import (
 	"preflight/testhosts"
 )
 
-// TestCutOff disconnects the launching machine in several ways while agents listen and call each
-// other. Shortly afterwards nothing of preflight may be left on the nodes.
+// TestCutOff disconnects the launching machine in several ways while agents listen and connect to
+// each other. Shortly after the disconnection, no process of preflight may be left on the nodes.
 func TestCutOff(t *testing.T) {
 	cluster := raise(t, "cut-off")
 	for _, c := range []struct {
@@ -49,12 +49,12 @@ func TestCutOff(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			_ = head.Wait() // other tests check how it ends
+			_ = head.Wait() // other tests check the exit status
 		})
 	}
 }
 
-// firewall makes a machine drop all packets, or removes this rule.
+// firewall makes a machine drop all packets, or removes the rules that do this.
 func firewall(machine *testhosts.Node, how string) error {
 	for _, chain := range []string{"INPUT", "OUTPUT"} {
 		if _, err := machine.Run(context.Background(), "iptables", "-w", how, chain, "-j", "DROP"); err != nil {
@@ -64,8 +64,8 @@ func firewall(machine *testhosts.Node, how string) error {
 	return nil
 }
 
-// awaitOurs waits until right accepts what preflight has on a node: the listeners except sshd, and
-// all processes that sshd or an agent has started.
+// awaitOurs waits until right accepts the state of a node: the listeners except sshd, and all
+// processes that sshd or an agent has started.
 func awaitOurs(t *testing.T, node *testhosts.Node, what string, right func(listeners, agents string) bool) {
 	t.Helper()
 	var listeners, agents string

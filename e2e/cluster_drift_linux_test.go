@@ -24,10 +24,10 @@ import (
 type drift struct {
 	name   string
 	change plant
-	want   checks.Finding // its verdict, summary, got and want are compared
+	want   checks.Finding // the test compares its verdict, summary, got and want
 }
 
-// drifts returns changes that happen to clusters.
+// drifts returns typical changes of clusters.
 func drifts(cluster *testhosts.Cluster) []drift {
 	return []drift{
 		{"driver bump", func(n *testhosts.Node) (testhosts.Undo, error) {
@@ -65,7 +65,7 @@ func drifts(cluster *testhosts.Cluster) []drift {
 	}
 }
 
-// oldProtobuf is the version that every node has.
+// oldProtobuf is the version of protobuf that every node has.
 const oldProtobuf = "4.25.3"
 
 func upgradePackage(n *testhosts.Node) (testhosts.Undo, error) {
@@ -84,8 +84,8 @@ func upgradePackage(n *testhosts.Node) (testhosts.Undo, error) {
 
 const newMachineID = "0123456789abcdef0123456789abcdef"
 
-// replaceNode replaces a node by another machine with another ID, a smaller /dev/shm, and another
-// host key, which the launching machine learns.
+// replaceNode makes a node look like another machine, with another machine ID, a smaller /dev/shm
+// and another host key. The launching machine learns the new key.
 func replaceNode(cluster *testhosts.Cluster, n *testhosts.Node) (testhosts.Undo, error) {
 	old, err := n.Run(context.Background(), "cat", "/etc/machine-id")
 	if err != nil {
@@ -199,7 +199,7 @@ func TestDrift(t *testing.T) {
 	})
 }
 
-// asOther renames a node in a snapshot, as if it had had that name then.
+// asOther renames a node in a snapshot, as if the node had that name when the snapshot was taken.
 func asOther(t *testing.T, file, node, other string) {
 	t.Helper()
 	file = filepath.Join(sharedPrograms, file)
@@ -216,7 +216,8 @@ func asOther(t *testing.T, file, node, other string) {
 	}
 }
 
-// everywhere replaces values that differ between the machines on which this test runs.
+// everywhere replaces values that differ between the machines on which this test runs with
+// placeholders.
 func everywhere(text string) string {
 	text = regexp.MustCompile(`libcuda\.\S+\.version`).ReplaceAllString(text, "libcuda.PATH.version")
 	if !strings.Contains(text, newMachineID) {

@@ -18,12 +18,12 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// driverDeadline is the --timeout of the runs below. It is long enough to distinguish a silent
-// driver from a GPU that wakes up.
+// driverDeadline is the --timeout of the runs in this file. It is long enough to distinguish a
+// silent driver from a GPU that wakes up.
 const driverDeadline = 8 * time.Second
 
-// drivers are faults of w3's GPUs, each with the one finding that must result; check "" is none.
-// The other nodes have eight healthy H100.
+// drivers lists faults of w3's GPUs, each with the only finding that must result. If check is "",
+// no finding may result. The other nodes have eight healthy H100 GPUs.
 var drivers = []struct {
 	name    string
 	change  func(*gpus.Machine)
@@ -84,9 +84,9 @@ var drivers = []struct {
 	}, checks.Warn, "gpu-model-same"},
 }
 
-// machines are kinds of healthy fleets, each with a torch that supports its GPUs. GeForce cards
-// come without persistence mode, and GB200 trays without an IMEX channel and service, which the
-// stand-in for the driver does not have.
+// machines maps names to kinds of healthy fleets, each with a torch that supports its GPUs. Two
+// kinds have expected findings. GeForce cards have no persistence mode. The stand-in for the driver
+// has no IMEX channel and service, which GB200 trays need.
 var machines = map[string]struct {
 	gpus        gpus.Machine
 	torch, cuda string
@@ -100,7 +100,7 @@ var machines = map[string]struct {
 	"GeForce, which reach nobody else": {gpus.RTX4090s(4), "2.5.1+cu124", "12.4", []string{"warn gpu-mode [w1 w2 w3 w4]"}},
 }
 
-// TestGPUs queries stand-in drivers on real hosts: the library is loaded by the real loader, in a
+// TestGPUs queries stand-in drivers on real hosts. The real dynamic linker loads the library in a
 // child process of the agent.
 func TestGPUs(t *testing.T) {
 	cluster := raise(t, "gpus")
@@ -181,7 +181,7 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-// driver returns a fault that gives a node these GPUs and their driver.
+// driver returns a fault that gives a node the given GPUs and their driver.
 func driver(gpus gpus.Machine) plant {
 	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetDriver(gpus) }
 }

@@ -16,9 +16,10 @@ import (
 	"preflight/testhosts"
 )
 
-// Stand-ins for a launcher on a node, under any name, and for the ranks that it starts: a store
-// that accepts calls, and ranks that call it. Each rank does what its mode says and prints this in
-// a line. The stand-ins use no name by which preflight recognises real programs.
+// These programs are stand-ins for a launcher on a node, under any name, and for the ranks that the
+// launcher starts. Rank 0 serves a store that accepts connections, and the ranks connect to it.
+// Each rank does what its mode says and prints the mode in a line. The stand-ins themselves have no
+// name by which preflight recognizes real programs.
 const (
 	hangMeeting = `
 import os, socket, threading, time
@@ -143,9 +144,9 @@ time.sleep(1000)
 `
 )
 
-// launchers are the programs that a part of a job is started as, and what each tells its ranks.
-// {node} is the number of the node, {host} and {port} are where the ranks meet, {world} is their
-// number, and {told} are additional options.
+// launchers maps the names of launchers to their command line and to the variables that they give
+// their ranks. {node} is the number of the node, {host} and {port} are the rendezvous address,
+// {world} is the number of ranks, and {told} stands for additional options.
 var launchers = map[string]struct{ line, tells string }{
 	"": {"/usr/bin/python3 -u -m deepspeed.launcher.launch --world_info=e30= --node_rank={node} --master_addr={host} --master_port={port} train.py",
 		"MASTER_ADDR={host} MASTER_PORT={port} WORLD_SIZE={world} LOCAL_SIZE=2 RANK={rank} LOCAL_RANK={local}"},
@@ -163,18 +164,19 @@ var launchers = map[string]struct{ line, tells string }{
 	"hand":   {"/usr/bin/python3 -u launcher.py", "MASTER_ADDR={host} MASTER_PORT={port} WORLD_SIZE={world} RANK={rank}"},
 }
 
-// jobPart is the part of a job on one node: the program that starts it, what the ranks are told,
-// what the launcher does (host and gather are torchrun's rendezvous before it starts ranks; stop),
-// and what its two ranks do. Their modes are meet, call (without success), sleep, import, compile,
-// build (after meeting), wait (for the lock of an op), stop, trace, write (to a pipe that is not
-// read), exit, kill, leave (the launcher ends), apart (in a separate network) and none.
+// jobPart is the part of a job on one node. It says which program starts the part, which settings
+// the ranks get, what the launcher does, and what its two ranks do. A launcher may host or gather
+// (torchrun's rendezvous before it starts ranks) or stop. The modes of ranks are meet, call
+// (without success), sleep, import, compile, build (after meeting), wait (for the lock of an op),
+// stop, trace, write (to a pipe that is not read), exit, kill, leave (the launcher ends), apart (in
+// a separate network) and none.
 type jobPart struct {
 	node    int // counted from 1
 	by      string
 	address string
 	port    int
 	world   int
-	first   int // the first rank; 0 is the one that follows from the node's number, -1 is rank 0
+	first   int // the first rank on the node; 0 means the rank that follows from the node's number, and -1 means rank 0
 	told    string
 	lead    string
 	modes   string
@@ -198,8 +200,8 @@ func installStandIns(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// startPart starts a part of a job and waits until each of its ranks has printed that it does what
-// its mode says. end ends the part.
+// startPart starts a part of a job and waits until each rank has printed that it has reached its
+// mode. end ends the part.
 func startPart(t *testing.T, cluster *testhosts.Cluster, c jobPart) (end func()) {
 	t.Helper()
 	if c.address == "" {
@@ -251,7 +253,7 @@ func startPart(t *testing.T, cluster *testhosts.Cluster, c jobPart) (end func())
 		if _, err := node.Run(t.Context(), "/bin/kill", "-KILL", "--", "-"+pid); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // the process was killed
 		if _, err := node.Run(t.Context(), "/bin/rm", "-f", "/root/taken", "/root/disturbed", "/root/.cache/torch_extensions/py311_cpu/fused_adam/lock"); err != nil {
 			t.Error(err)
 		}

@@ -11,12 +11,12 @@ import (
 	"preflight/testhosts"
 )
 
-// hung are waiting jobs, each with the expected answer. Rank 0 serves on w1.
+// hung lists waiting jobs, each with the expected answer. Rank 0 serves the store on w1.
 var hung = []struct {
 	name  string
 	plant func(*testhosts.Cluster) (testhosts.Undo, error)
-	all   jobPart         // what each node starts; the default is DeepSpeed's ranks, which meet
-	crews map[int]jobPart // nodes that differ
+	all   jobPart         // what each node starts; by default, ranks of DeepSpeed that meet
+	crews map[int]jobPart // the nodes that start something else, by node number
 	more  []jobPart
 	want  string
 	code  int
@@ -54,7 +54,7 @@ var hung = []struct {
 	{name: "another job at another port", more: []jobPart{{node: 2, port: 29511, modes: "call call"}},
 		want: "8 of 8 ranks have joined at 10.77.1.1:29500; w2: another job also runs there: use `preflight rendezvous 10.77.1.1:29511 -H hostfile` to examine it; all have joined, so the hang comes after the rendezvous"},
 
-	// What the ranks were told.
+	// These jobs differ in the settings that the ranks got.
 	{name: "the loopback address on all nodes", all: jobPart{address: "127.0.0.1", modes: "call call"}, crews: map[int]jobPart{1: {address: "127.0.0.1", modes: "meet meet"}}, code: 1,
 		want: "2 of 8 ranks have joined at 127.0.0.1:29500; w2, w3, w4: the master address 127.0.0.1 is an address of this node itself (lo), but rank 0 runs on w1"},
 	{name: "the loopback address on one", crews: map[int]jobPart{2: {address: "127.0.0.1", modes: "call call"}}, code: 1,
@@ -68,7 +68,7 @@ var hung = []struct {
 	{name: "IPv6", plant: addressIPv6, all: jobPart{address: "fd77::1"}, crews: map[int]jobPart{3: {}}, code: 1,
 		want: "6 of 8 ranks have joined at [fd77::1]:29500; w3: no process of this job runs there: its launcher was not started or has ended"},
 
-	// What the ranks wait for.
+	// These jobs differ in what the ranks wait for.
 	{name: "a rank is killed", crews: map[int]jobPart{3: {modes: "meet kill"}}, code: 1,
 		want: "7 of 8 ranks have joined at 10.77.1.1:29500; w3: a rank: ended by signal 9, but its launcher has not noticed"},
 	{name: "a rank in a debugger", crews: map[int]jobPart{2: {modes: "trace meet"}}, code: 1,
@@ -84,7 +84,7 @@ var hung = []struct {
 	{name: "a container without its host's network", all: jobPart{modes: "call call"}, crews: map[int]jobPart{1: {modes: "apart call"}}, code: 1,
 		want: "0 of 8 ranks have joined at 10.77.1.1:29500; w1: rank 0 listens in its own network, as in a container without the host's network: no rank of another node has reached it"},
 
-	// What happens to launchers.
+	// In these jobs, something happens to launchers.
 	{name: "a launcher has ended", crews: map[int]jobPart{3: {modes: "leave leave"}}, code: 1,
 		want: "8 of 8 ranks have joined at 10.77.1.1:29500; w3: the launcher of ranks 4, 5 has ended, but they still run: no launcher will stop them with the others"},
 	{name: "a launcher is stopped", crews: map[int]jobPart{3: {lead: "stop", modes: "meet meet"}}, code: 1,
@@ -93,7 +93,7 @@ var hung = []struct {
 		want: "6 of 8 ranks have joined at 10.77.1.1:29500; w3: no process of this job runs there: its launcher was not started or has ended; w2: ranks 2, 3: stopped by a signal, as from Ctrl-Z or scontrol suspend"},
 	{name: "no job", crews: map[int]jobPart{1: {}, 2: {}, 3: {}, 4: {}}, code: 2, want: "w1, w2, w3 and 1 more: no rank or launcher of a job is visible there"},
 
-	// torchrun, whose launchers meet before they start ranks.
+	// These jobs use torchrun, whose launchers meet before they start ranks.
 	{name: "torchrun waits for a node", all: gathering, crews: map[int]jobPart{1: gatheringHost, 3: {}}, code: 1,
 		want: "3 of 4 launchers have joined at w1:29400; w3: no process of this job runs there: its launcher was not started or has ended"},
 	{name: "torchrun with another run ID", all: gathering, crews: map[int]jobPart{1: gatheringHost, 3: gathering.as("--rdzv-id=run8", "")}, code: 1,
@@ -111,7 +111,7 @@ var hung = []struct {
 		crews: map[int]jobPart{1: {by: "torchrun", told: "--node-rank=0", lead: "host", modes: "none"}}, code: 1,
 		want: "4 of 4 launchers have joined at 10.77.1.1:29500; w1, w2, w3 and 1 more: each was given node rank 0"},
 
-	// Other launchers, and none.
+	// These jobs use other launchers or none.
 	{name: "accelerate", all: jobPart{by: "accelerate"}, crews: map[int]jobPart{2: {address: "10.77.1.3", modes: "call call"}}, code: 1,
 		want: "6 of 8 ranks have joined at 10.77.1.1:29500; w2: its 2 ranks were given the master address 10.77.1.3 instead of 10.77.1.1"},
 	{name: "mpirun", all: jobPart{by: "mpirun"}, crews: map[int]jobPart{3: {modes: "none none"}}, code: 1,
@@ -126,8 +126,8 @@ var hung = []struct {
 		want: "2 of 8 ranks have joined at 10.77.1.1:29500; w1, w2, w3 and 1 more: each runs rank 0, 1: the nodes numbered their ranks separately, so the store treats them as the same ranks"},
 }
 
-// gathering is a node whose launcher waits for the others, gatheringHost one whose launcher serves
-// their rendezvous.
+// gathering is a node whose launcher waits for the other launchers. gatheringHost is a node whose
+// launcher serves their rendezvous.
 var (
 	gathering     = jobPart{by: "c10d", port: 29400, lead: "gather", modes: "none"}
 	gatheringHost = gathering.as("", "host")

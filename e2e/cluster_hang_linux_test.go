@@ -51,7 +51,7 @@ func TestHang(t *testing.T) {
 				defer startPart(t, cluster, c)()
 			}
 			before, last := undisturbed(t, cluster), ""
-			for before != last { // until the store has accepted all callers, and the job of the previous row is gone
+			for before != last { // until the store has accepted all connections, and the previous row's job has ended
 				before, last = undisturbed(t, cluster), before
 			}
 			report := askHang(t, cluster, h.code)
@@ -66,8 +66,8 @@ func TestHang(t *testing.T) {
 	t.Run("stacks", func(t *testing.T) { stacks(t, cluster) })
 }
 
-// stacks checks that stand-ins of py-spy are called for the ranks that the answer names, and for no
-// others.
+// stacks checks that preflight runs py-spy (a stand-in) for the ranks that the answer names, and
+// for no other ranks.
 func stacks(t *testing.T, cluster *testhosts.Cluster) {
 	const spy = "#!/bin/sh\n[ \"$1 $2 $3\" = 'dump --nonblocking --pid' ] || exit 9\n" +
 		`printf 'Process %s: python train.py --token x\n\nThread %s (idle): "MainThread"\n    wait \033[2J(train.py:7)\n' "$4" "$4"` + "\n"
@@ -82,7 +82,7 @@ func stacks(t *testing.T, cluster *testhosts.Cluster) {
 	}
 	cmd := cluster.OnHead(t.Context(), binary(t), "hang", "-H", testhosts.HostfilePath, "--stacks", "--progress", "plain")
 	cmd.Dir = sharedPrograms
-	out, _ := cmd.Output() // the exit code is that of the answer
+	out, _ := cmd.Output() // the exit code depends on the answer
 	shown := regexp.MustCompile(`pid [0-9]+|Thread [0-9]+`).ReplaceAllString(string(out), "N")
 	for _, want := range []string{
 		"stack      rank 4 on w3 (N)\n              py-spy is not installed there\n",
@@ -97,13 +97,13 @@ func stacks(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// ages are ages of processes, which differ from run to run.
+// ages matches the ages of processes, which differ from run to run.
 var ages = regexp.MustCompile(`(since|started|start|time|for) [0-9.]+ (ms|s|min)`)
 
 func ageless(answer string) string { return ages.ReplaceAllString(answer, "$1 A") }
 
-// undisturbed returns the processes of the job on every node, and what its store has accepted and
-// received.
+// undisturbed returns a text with the processes of the job on every node, and with the connections
+// and bytes that the job's store has received. preflight must not change this text.
 func undisturbed(t *testing.T, cluster *testhosts.Cluster) string {
 	t.Helper()
 	var all strings.Builder

@@ -60,8 +60,8 @@ func certified(t *testing.T, name string) (both, certificate []byte) {
 	return append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), certificate...), certificate
 }
 
-// TestHub lets nodes that lack a model connect to a Hub, for which the launching machine is a
-// stand-in.
+// TestHub makes nodes that lack a model connect to a Hub. The launching machine runs a stand-in for
+// the Hub.
 func TestHub(t *testing.T) {
 	cluster := raise(t, "hub")
 	both, certificate := certified(t, cluster.Head.Name)
@@ -94,7 +94,7 @@ func TestHub(t *testing.T) {
 	everybody := "fail hub-reach [w1 w2 w3 w4]"
 	for _, tt := range []struct {
 		name  string
-		env   string // in .deepspeed_env
+		env   string // contents of .deepspeed_env
 		where string
 		plant plant
 		want  []string

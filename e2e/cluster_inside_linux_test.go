@@ -12,8 +12,8 @@ import (
 	"preflight/testhosts"
 )
 
-// TestInside checks podman containers in which the ranks run, with --in. The nodes themselves are
-// healthy.
+// TestInside runs preflight with --in, for ranks that run in podman containers. The nodes
+// themselves are healthy.
 func TestInside(t *testing.T) {
 	if err := testhosts.HasPodman(); err != nil {
 		t.Skipf("NOT RUN: %s needs podman: %v", t.Name(), err)

@@ -14,8 +14,8 @@ import (
 	"preflight/testhosts"
 )
 
-// TestInsideByOthers enters containers with srun and mpirun too. preflight must report the small
-// /dev/shm of the container, although the nodes have enough.
+// TestInsideByOthers enters containers over srun and mpirun. preflight must report the small
+// /dev/shm of the container, although the /dev/shm of the nodes is large enough.
 func TestInsideByOthers(t *testing.T) {
 	if err := testhosts.HasPodman(); err != nil {
 		t.Skipf("NOT RUN: %s needs podman: %v", t.Name(), err)
@@ -31,7 +31,7 @@ func TestInsideByOthers(t *testing.T) {
 	for _, n := range cluster.Nodes {
 		plantOn(t, cluster, n.Name, func(n *testhosts.Node) (testhosts.Undo, error) { return n.RunContainer("train-" + n.Name) })
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "mpirun-") // the hosts can see it
+	dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "mpirun-") // the hosts can see this directory
 	if err != nil {
 		t.Fatal(err)
 	}

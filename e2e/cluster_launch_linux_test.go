@@ -17,9 +17,9 @@ import (
 	"preflight/testhosts"
 )
 
-// standIn returns the files of a stand-in for DeepSpeed in the user's site directory, as far as
-// programs read them without running them. It prints its arguments and starts nothing. make oracle
-// uses the real DeepSpeed.
+// standIn returns the files of a stand-in for DeepSpeed in the user's site directory. It has the
+// files that programs read without running DeepSpeed. The stand-in prints its arguments and starts
+// nothing. make oracle uses the real DeepSpeed.
 func standIn(site string) map[string]string {
 	files := map[string]string{
 		"/root/.local/bin/deepspeed":          "#!/usr/bin/python3\nimport sys\nprint('started with', sys.argv[1:])\n",
@@ -57,15 +57,15 @@ func installDeepSpeed(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// offloading is a configuration that needs a compiled op and opens a directory.
+// offloading is a DeepSpeed configuration that needs a compiled op and uses a directory.
 const offloading = `{
 	"train_micro_batch_size_per_gpu": 1,
 	"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
 	"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/root/nvme"}}
 }`
 
-// launches are faults that concern the launch itself, each with the one finding that must result:
-// check and machine.
+// launches lists faults that concern the launch itself. Each has the check and the machine of the
+// only finding that must result.
 var launches = []struct {
 	name  string
 	plant func(*testhosts.Cluster) (testhosts.Undo, error)
@@ -144,7 +144,7 @@ func TestLaunch(t *testing.T) {
 	t.Run("configuration", func(t *testing.T) { judgeConfig(t, cluster) })
 }
 
-// judgeConfig checks that the needs of a configuration are examined on every node.
+// judgeConfig tests that preflight checks the requirements of a configuration on every node.
 func judgeConfig(t *testing.T, cluster *testhosts.Cluster) {
 	for _, n := range cluster.Nodes[:3] {
 		if err := n.WriteFile("/root/nvme/.keep", nil, 0o644); err != nil {
@@ -160,7 +160,7 @@ func judgeConfig(t *testing.T, cluster *testhosts.Cluster) {
 			t.Errorf("%s: no compiler was looked for: %s", node.Name, node.Missing["toolchain"])
 		}
 	}
-	findings := slices.DeleteFunc(short(report.Findings), func(f string) bool { return strings.Contains(f, "deepspeed-ops") }) // this one depends on the machine
+	findings := slices.DeleteFunc(short(report.Findings), func(f string) bool { return strings.Contains(f, "deepspeed-ops") }) // this finding depends on the machine on which the test runs
 	if diff := cmp.Diff([]string{"warn offload-path [w4]"}, findings); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}

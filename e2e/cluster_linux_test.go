@@ -19,8 +19,8 @@ import (
 	"preflight/testhosts"
 )
 
-// nodeDeadline is the --timeout of the runs below. slack is the additional time that a busy machine
-// may need to start and to evaluate.
+// nodeDeadline is the --timeout of the runs in these tests. slack is the additional time that a
+// busy machine may need to start preflight and to evaluate the results.
 const (
 	nodeDeadline = 5 * time.Second
 	slack        = time.Second
@@ -28,8 +28,8 @@ const (
 
 type plant = func(*testhosts.Node) (testhosts.Undo, error)
 
-// planted are real faults on a real node, each with the one finding that must result: the right
-// check, on the right node, and no other.
+// planted lists real faults on a real node. Each has the only finding that must result, with the
+// right check and the right node.
 var planted = []struct {
 	name    string
 	node    string
@@ -76,12 +76,12 @@ var planted = []struct {
 
 func noisy(n *testhosts.Node) (testhosts.Undo, error) { return n.NoisyShell("Welcome to the cluster") }
 
-// TestCluster runs the real binary on real hosts with Debian's sshd. It must report no problem on a
-// healthy cluster, and exactly one for every fault.
+// TestCluster runs the real binary on real hosts with Debian's sshd. preflight must report no
+// problem on a healthy cluster, and exactly one problem for every fault.
 func TestCluster(t *testing.T) {
 	cluster := raise(t, "test")
 	installTorch(t, cluster)
-	besides := slack // additional time if the run waits for a node; a run that waits for none needs no more
+	besides := slack // additional time for a run that waits for a node; other runs need only slack
 	t.Run("healthy", func(t *testing.T) {
 		for _, accelerator := range []string{"cpu", "cuda"} {
 			began := time.Now()
@@ -96,7 +96,7 @@ func TestCluster(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			plantOn(t, cluster, fault.node, fault.plant)
 			if fault.check == "disk-space" {
-				deliver(t, cluster, binary(t)) // to the directory that preflight uses now
+				deliver(t, cluster, binary(t)) // deliver to the directory that preflight uses now
 			}
 			inTime(t, nodeDeadline+besides, func() {
 				report := judge(t, cluster)
@@ -117,8 +117,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// inTime fails if none of three runs ends in time. Other load of the machine can only make a run
-// longer, so the shortest one is closest to what preflight itself needs.
+// inTime fails if none of three runs ends in time. Other load on the machine can only make a run
+// longer, so the shortest run is closest to the time that preflight itself needs.
 func inTime(t *testing.T, limit time.Duration, run func()) {
 	t.Helper()
 	var took []time.Duration
@@ -132,8 +132,8 @@ func inTime(t *testing.T, limit time.Duration, run func()) {
 	t.Errorf("the runs took %v, and had %v", took, limit)
 }
 
-// binary is the program that users run, static the one that NOCGO=1 builds without a C compiler.
-// The first test that needs one builds it.
+// binary builds the program that users run. static builds the program that NOCGO=1 makes without a
+// C compiler. Each is built only once, for the first test that needs it.
 var (
 	binary = program("nvml")
 	static = program("static", "NOCGO=1")
@@ -161,12 +161,12 @@ func program(name string, env ...string) func(t *testing.T) string {
 	}
 }
 
-// atOnce limits the clusters in use to two: a run keeps a processor busy, and its nodes have real
-// deadlines.
+// atOnce limits the number of clusters in use to two, because a run keeps a processor busy and its
+// nodes have real deadlines.
 var atOnce = make(chan struct{}, 2)
 
-// raise starts four hosts for a test, while at most one other test has hosts. It skips the test if
-// hosts cannot be started.
+// raise starts four hosts for a test. It waits until at most one other test has hosts. It skips the
+// test if hosts cannot be started.
 func raise(t *testing.T, name string) *testhosts.Cluster {
 	t.Helper()
 	return raiseWith(t, testhosts.Options{Name: name})
@@ -198,7 +198,8 @@ func installTorch(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// deliver copies a program to the nodes, so that no deadline below includes the delivery.
+// deliver copies a program to the nodes, so that the deadline of a run does not include the
+// delivery.
 func deliver(t *testing.T, cluster *testhosts.Cluster, program string) {
 	t.Helper()
 	if out, err := cluster.OnHead(t.Context(), program, "-H", testhosts.HostfilePath, "--timeout", "2m", "--only", "agent-start").CombinedOutput(); err != nil {
@@ -206,7 +207,7 @@ func deliver(t *testing.T, cluster *testhosts.Cluster, program string) {
 	}
 }
 
-// short returns each finding as verdict, check and nodes.
+// short returns each finding as a text with the verdict, the check and the nodes.
 func short(findings []checks.Finding) []string {
 	out := []string{}
 	for _, f := range findings {
@@ -230,7 +231,7 @@ func judgeWith(t *testing.T, cluster *testhosts.Cluster, program string, more ..
 // reported returns the JSON report that a command prints.
 func reported(t *testing.T, cmd *testhosts.Cmd) checks.Report {
 	t.Helper()
-	cmd.Dir = sharedPrograms // every node can see it, and it is no home, wherever the sources are
+	cmd.Dir = sharedPrograms // every node can see this directory, and it is not below a home directory, wherever the sources are
 	out, err := cmd.Output()
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) {

@@ -13,16 +13,16 @@ import (
 	"preflight/testhosts"
 )
 
-// TestMPIRun reaches nodes with the launch's own mpirun. A problem of one node must be reported for
-// this node only.
+// TestMPIRun reaches nodes with the launch's own mpirun. A problem of one node must be reported
+// only for that node.
 func TestMPIRun(t *testing.T) {
 	cluster := raiseWith(t, testhosts.Options{Name: "mpi", Slots: 2})
 	for name, programs := range map[string]map[string]string{
 		"openmpi": {"mpirun": "mpirun.openmpi"},
-		"mpich":   {"mpirun": "mpiexec.hydra", "hydra_pmi_proxy": "hydra_pmi_proxy"}, // hydra looks for it in its own directory
+		"mpich":   {"mpirun": "mpiexec.hydra", "hydra_pmi_proxy": "hydra_pmi_proxy"}, // hydra looks for hydra_pmi_proxy in its own directory
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "mpirun-") // the hosts can see it
+			dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "mpirun-") // the hosts can see this directory
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,8 +13,8 @@ import (
 	"preflight/testhosts"
 )
 
-// rails returns the interfaces of a node in addition to eth0: two of them, each on its own switch
-// unless networks says otherwise.
+// rails returns the interfaces of a node in addition to eth0, one in each of the networks. By
+// default there are two interfaces, each on its own switch.
 func rails(n *testhosts.Node, networks ...string) (nics []testhosts.NIC) {
 	for i, network := range networks {
 		nics = append(nics, testhosts.NIC{Name: fmt.Sprintf("rail%d", i), Prefix: fmt.Sprintf("10.79.%d.%s/24", i, n.Name[1:]), Network: network})
@@ -22,9 +22,9 @@ func rails(n *testhosts.Node, networks ...string) (nics []testhosts.NIC) {
 	return nics
 }
 
-// TestRails uses nodes with two additional interfaces each, which NCCL uses as RoCE ports or with
-// sockets. A fault of one of them must be reported on the right node and rail, and advice must name
-// what answered.
+// TestRails uses nodes with two additional interfaces each. NCCL uses these interfaces as RoCE
+// ports or with sockets. A fault of one interface must be reported for the right node and rail, and
+// the advice must name the interfaces that answered.
 func TestRails(t *testing.T) {
 	cluster := raise(t, "rails")
 	installTorch(t, cluster)
@@ -38,12 +38,12 @@ func TestRails(t *testing.T) {
 	toEth0 := []string{"NCCL_SOCKET_IFNAME=eth0", gloo}
 	for _, tt := range []struct {
 		name     string
-		networks map[string][]string // by node; separate networks by default
+		networks map[string][]string // networks of the interfaces, by node; separate networks by default
 		adapters bool
 		plant    func(*testing.T, *testhosts.Node) // causes the fault on w3
-		env      string                            // in /etc/nccl.conf of all nodes
+		env      string                            // contents of /etc/nccl.conf on all nodes
 		want     []string
-		says     string // expected in the summary
+		says     string // text that the summary must contain
 		advised  []string
 	}{
 		{"RoCE, a switch for each rail", nil, true, nil, "", nil, "", append([]string{"NCCL_CROSS_NIC=0"}, toEth0...)},

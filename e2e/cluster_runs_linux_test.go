@@ -19,12 +19,12 @@ import (
 )
 
 // TestRunsAtOnce starts several runs on the same hosts at the same moment, as cron and a colleague
-// might. They must wait for each other, and each must find what it finds alone. The same holds for
-// a run that is suspended. A run that may not open enough files must blame no node.
+// might. The runs must wait for each other, and each must find the same as a run alone. A suspended
+// run must also find the same. A run that may not open enough files must blame no node.
 func TestRunsAtOnce(t *testing.T) {
 	cluster := raise(t, "at-once")
-	// The test adds rounds, up to most, only while no run has had to wait for another at the port.
-	// Each run holds the port for only milliseconds.
+	// Each run holds the port for only milliseconds. The test adds rounds, up to most, until a run
+	// has had to wait for another run at the port.
 	const rounds, most, runs = 4, 24, 4
 	alone := short(judge(t, cluster).Findings)
 	waited := 0
@@ -36,7 +36,7 @@ func TestRunsAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		if t.Failed() {
-			return // a report may be missing
+			return // after a failure, a report may be missing
 		}
 		for _, report := range reports {
 			if diff := cmp.Diff(alone, short(report.Findings)); diff != "" {
@@ -58,8 +58,8 @@ func TestRunsAtOnce(t *testing.T) {
 	t.Run("few files", func(t *testing.T) { fewFiles(t, cluster) })
 }
 
-// suspended checks that a run that is stopped and continued (Ctrl-Z and fg) finds the same, and
-// reports that it was stopped.
+// suspended checks a run that is stopped and continued (Ctrl-Z and fg). It must find the same as
+// any other run, and report that it was stopped.
 func suspended(t *testing.T, cluster *testhosts.Cluster, want []string) {
 	cmd := cluster.OnHead(t.Context(), binary(t), "-H", testhosts.HostfilePath, "--accelerator", "cuda", "--skip", "slots-fit", "--format", "json", "--progress", "plain")
 	shown, err := cmd.StderrPipe()
@@ -74,7 +74,7 @@ func suspended(t *testing.T, cluster *testhosts.Cluster, want []string) {
 			if first && strings.Contains(lines.Text(), "look: begins") {
 				first = false
 				_ = cmd.Process.Signal(syscall.SIGSTOP)
-				time.Sleep(3 * time.Second) // longer than a busy machine delays a process
+				time.Sleep(3 * time.Second) // longer than the delays on a busy machine
 				_ = cmd.Process.Signal(syscall.SIGCONT)
 			}
 		}
@@ -89,9 +89,10 @@ func suspended(t *testing.T, cluster *testhosts.Cluster, want []string) {
 	}
 }
 
-// fewFiles checks that a limit of the launching machine is reported as a problem of this machine.
+// fewFiles checks that a limit on open files of the launching machine is reported as a problem of
+// the launching machine.
 func fewFiles(t *testing.T, cluster *testhosts.Cluster) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without files, preflight might wait without end
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // if preflight cannot open files, it might wait without end
 	defer cancel()
 	report := reported(t, cluster.OnHead(ctx, "sh", "-c", `ulimit -n 24 && exec "$@"`, "sh", binary(t), "-H", testhosts.HostfilePath, "--format", "json"))
 	if report.ExitCode != 2 {

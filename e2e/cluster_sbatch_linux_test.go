@@ -25,7 +25,7 @@ func TestSbatch(t *testing.T) {
 	for _, test := range []struct {
 		script, name string
 		broken       []string
-		exit         string // as sbatch reports it
+		exit         string // exit code, as sbatch reports it
 		says         []string
 	}{
 		{"train.sbatch", "all are good", nil, "0:0", []string{"PASS", "started with ['--hostfile', 'preflight-JOB/good', '--num_nodes', '4', 'train.py', '--deepspeed', 'ds.json']"}},
@@ -58,7 +58,7 @@ func TestSbatch(t *testing.T) {
 	t.Run("prolog and epilog", func(t *testing.T) { slurmHooks(t, cluster) })
 }
 
-// raiseBatch starts hosts with Slurm and the programs that the job scripts start.
+// raiseBatch starts hosts with Slurm, and installs the programs that the job scripts start.
 func raiseBatch(t *testing.T) *testhosts.Cluster {
 	t.Helper()
 	if err := testhosts.HasSlurm(); err != nil {
@@ -77,8 +77,7 @@ func raiseBatch(t *testing.T) *testhosts.Cluster {
 	return cluster
 }
 
-// runBatch runs one of the example scripts as a job. It returns the job's ID, its output and how it
-// ended.
+// runBatch runs one of the example scripts as a job. It returns the job's ID, output and exit code.
 func runBatch(t *testing.T, cluster *testhosts.Cluster, script string) (job, said, exit string) {
 	t.Helper()
 	text, err := os.ReadFile("../examples/slurm/" + script)
@@ -106,8 +105,9 @@ func runBatch(t *testing.T, cluster *testhosts.Cluster, script string) (job, sai
 	return job, said, exit
 }
 
-// slurmHooks checks the hooks of examples/slurm. The prolog must drain a node that fails and put
-// its job back into the queue. The epilog must drain a node whose GPUs failed during the job.
+// slurmHooks tests the hooks in examples/slurm. The prolog must drain a node that fails, and put
+// the node's job back into the queue. The epilog must drain a node whose GPUs failed during the
+// job.
 func slurmHooks(t *testing.T, cluster *testhosts.Cluster) {
 	addHooks(t, cluster)
 	submit := func(command string) (job string) {
@@ -124,7 +124,7 @@ func slurmHooks(t *testing.T, cluster *testhosts.Cluster) {
 	job := submit("true")
 	awaitSlurm(t, cluster, drained, "w2 preflight before job "+job+": see the controller's syslog")
 	awaitSlurm(t, cluster, "scontrol --oneliner show job "+job, "JobState=PENDING ", " Restarts=1 ")
-	if _, err := cluster.Head.Run(t.Context(), "scancel", job); err != nil { // otherwise Slurm would let it wait for two minutes
+	if _, err := cluster.Head.Run(t.Context(), "scancel", job); err != nil { // without scancel, Slurm would let the job wait for two minutes
 		t.Fatal(err)
 	}
 
@@ -142,8 +142,9 @@ func slurmHooks(t *testing.T, cluster *testhosts.Cluster) {
 	awaitSlurm(t, cluster, "scontrol --oneliner show job "+job, "JobState=COMPLETED ")
 }
 
-// addHooks configures the prolog and the epilog in slurm.conf, as their first lines say. slurmctld
-// gives them no PATH, and preflight is in no default directory here, so it adds one.
+// addHooks configures the prolog and the epilog in slurm.conf, as the first lines of these scripts
+// say. Slurm gives them no PATH, and in this test preflight is in no default directory, so addHooks
+// adds a PATH.
 func addHooks(t *testing.T, cluster *testhosts.Cluster) {
 	t.Helper()
 	for name, script := range map[string]string{"nodes": "preflight-nodes.sh", "prolog": "prolog.sh", "epilog": "epilog.sh"} {
@@ -163,7 +164,7 @@ func addHooks(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// awaitSlurm waits until the output of a Slurm command contains these words.
+// awaitSlurm waits until the output of a Slurm command contains the given words.
 func awaitSlurm(t *testing.T, cluster *testhosts.Cluster, command string, words ...string) {
 	t.Helper()
 	limit, enough := context.WithTimeout(t.Context(), time.Minute)

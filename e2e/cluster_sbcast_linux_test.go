@@ -14,9 +14,9 @@ import (
 	"preflight/testhosts"
 )
 
-// TestSbcast checks that one sbcast copies the agent to the nodes of a Slurm job that lack it, with
-// one additional step on these nodes. If it fails, each node is sent the agent, and no file of a
-// failed or interrupted delivery is left.
+// TestSbcast checks that one sbcast copies the agent to the nodes of a Slurm job that lack the
+// agent, with one additional step on these nodes. If sbcast fails, preflight must send the agent to
+// each node. A failed or interrupted delivery must leave no file behind.
 func TestSbcast(t *testing.T) {
 	if err := testhosts.HasSlurm(); err != nil {
 		t.Skipf("NOT RUN: %s needs a Slurm: %v", t.Name(), err)
@@ -28,7 +28,7 @@ func TestSbcast(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		warm   string // the node that has the agent already
+		warm   string // the node that already has the agent
 		sbcast string // what the stand-in for sbcast does
 		steps  []string
 		exit   int
@@ -40,7 +40,7 @@ func TestSbcast(t *testing.T) {
 		{"interrupted", "", real + `; kill -INT $PPID; exec sleep 60`, steps(4), 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "sbcast-") // the hosts can see it
+			dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "sbcast-") // the hosts can see this directory
 			if err != nil {
 				t.Fatal(err)
 			}

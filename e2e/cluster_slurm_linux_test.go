@@ -13,7 +13,7 @@ import (
 	"preflight/testhosts"
 )
 
-// TestSlurm checks that a refused ssh login proves nothing about a node if srun starts the ranks,
+// TestSlurm checks that a refused ssh login is not a problem of a node if srun starts the ranks,
 // and that --via srun needs no ssh.
 func TestSlurm(t *testing.T) {
 	if err := testhosts.HasSlurm(); err != nil {
@@ -26,8 +26,8 @@ func TestSlurm(t *testing.T) {
 		"w3": func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(1400) },
 	}
 	adopts := map[string]plant{"w3": (*testhosts.Node).AdmitJobs}
-	// A node that does not know the job: pam_slurm_adopt cannot ask slurmd, or the job belongs to
-	// another user.
+	// The node does not know the job. Either pam_slurm_adopt cannot ask slurmd, or the job belongs
+	// to another user.
 	turnedAway := map[string]plant{"w3": func(n *testhosts.Node) (testhosts.Undo, error) {
 		undo, err := n.AdmitJobs()
 		if err == nil {
@@ -83,8 +83,8 @@ func TestSlurm(t *testing.T) {
 	t.Run("a task stops", func(t *testing.T) { taskStops(t, cluster) })
 }
 
-// taskStops checks that an agent that stops during a run delays the other nodes at most by its own
-// time limit.
+// taskStops checks that an agent that stops during a run delays the other nodes at most by the
+// agent's time limit.
 func taskStops(t *testing.T, cluster *testhosts.Cluster) {
 	const timeout = 6 // seconds
 	stop := cluster.Nodes[2].Command(t.Context(), "sh", "-c", `until pid=$(pgrep -f "agent .*/preflight-[0-9a-f]+$"); do sleep 0.01; done; kill -STOP $pid`)

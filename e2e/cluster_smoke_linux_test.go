@@ -19,15 +19,15 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// smokes are faults of the first of two cards of some nodes, each with the findings of a smoke test
-// with the libraries alone; no others may result. With one card per node, nodes fail together that
-// would otherwise fail alone.
+// smokes lists faults of the first of two cards of some nodes. Each has the findings of a smoke
+// test that uses only the libraries, and no other findings may result. If each node has one card,
+// several nodes may fail together that would fail alone with two cards.
 var smokes = []struct {
 	name  string
-	does  map[string]map[string]string // gpus.Card.Trouble, by node
+	does  map[string]map[string]string // values for gpus.Card.Trouble, by node
 	cards string                       // number of cards of each node
 	want  []string
-	tells []string // expected somewhere in the findings
+	tells []string // texts that the findings must contain
 }{
 	{"files are left behind", map[string]map[string]string{"w2": {"ncclCommInitRankConfig": "leave"}}, "2",
 		[]string{}, nil},
@@ -39,9 +39,9 @@ var smokes = []struct {
 		[]string{"fail collective [w4]"}, []string{"hangs in ncclCommInitRankConfig"}},
 }
 
-// TestSmoke lets ranks compute and reduce with stand-ins of libcuda and libnccl on real hosts. It
-// must find exactly the faulty ranks or nodes, and nothing of it may be left, whether it has
-// finished or was interrupted.
+// TestSmoke makes ranks compute and reduce with stand-ins for libcuda and libnccl on real hosts.
+// The smoke test must find exactly the faulty ranks or nodes. It must leave no process or file
+// behind, whether it has finished or was interrupted.
 func TestSmoke(t *testing.T) {
 	cluster := raise(t, "smoke")
 	for _, node := range cluster.Nodes {
@@ -74,8 +74,8 @@ func TestSmoke(t *testing.T) {
 		if err := head.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		_ = head.Wait()                      // other tests check how it ends
-		for _, node := range cluster.Nodes { // the agents of these nodes then notice it
+		_ = head.Wait()                      // other tests check the exit status
+		for _, node := range cluster.Nodes { // the agents of these nodes notice the interruption after some time
 			for tries := 0; ranksOn(t, node) != "" && tries < 250; tries++ {
 				time.Sleep(20 * time.Millisecond)
 			}
@@ -97,7 +97,7 @@ func TestSmokeByTorch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("no torch", func(t *testing.T) { // whatever torch this machine has
+	t.Run("no torch", func(t *testing.T) { // hide the torch that this machine may have
 		for _, node := range cluster.Nodes {
 			plantOn(t, cluster, node.Name, faulty("lack import"))
 		}
@@ -113,7 +113,8 @@ func TestSmokeByTorch(t *testing.T) {
 	})
 }
 
-// faulty returns a fault that replaces the installed torch by its stand-in, with this trouble.
+// faulty returns a fault that replaces the installed torch with a stand-in that has the given
+// trouble.
 func faulty(fault string) plant {
 	return func(n *testhosts.Node) (testhosts.Undo, error) {
 		text, err := os.ReadFile("../drill/smoke/testdata/torch/__init__.py")
@@ -129,15 +130,15 @@ func faulty(fault string) plant {
 	}
 }
 
-// dual returns a machine with NCCL and two H100, the first of which has these troubles.
+// dual returns a machine with NCCL and two H100 GPUs, the first of which has the given troubles.
 func dual(troubles map[string]string) gpus.Machine {
 	machine := gpus.H100s(2)
 	machine.NCCL, machine.Cards[0].Trouble = true, troubles
 	return machine
 }
 
-// wantSmoke compares the findings, except those about slow ranks: ranks of many simulated machines
-// share the processors of one.
+// wantSmoke compares the findings, except those about slow ranks. Slow ranks are expected, because
+// ranks of many simulated machines share the processors of one machine.
 func wantSmoke(t *testing.T, cluster *testhosts.Cluster, report checks.Report, engine string, want, tells []string) {
 	t.Helper()
 	got, text := []string{}, ""
@@ -163,7 +164,7 @@ func wantSmoke(t *testing.T, cluster *testhosts.Cluster, report checks.Report, e
 	wantNothingLeft(t, cluster)
 }
 
-// wantNothingLeft checks that no ranks and no shared memory of the libraries are left.
+// wantNothingLeft checks that no ranks are left, and no shared memory of the libraries.
 func wantNothingLeft(t *testing.T, cluster *testhosts.Cluster) {
 	t.Helper()
 	for _, node := range cluster.Nodes {
@@ -177,7 +178,7 @@ func wantNothingLeft(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// ranksOn returns the processes of a smoke test's ranks, of both engines.
+// ranksOn returns the processes of a smoke test's ranks on a node, whichever engine they use.
 func ranksOn(t *testing.T, node *testhosts.Node) string {
 	t.Helper()
 	ranks, err := node.Run(t.Context(), "/bin/sh", "-c", "ps -eo pid,args | grep -e '[a]gent smoke' -e '[O]ne rank of preflight'; true")

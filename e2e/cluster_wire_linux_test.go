@@ -12,8 +12,8 @@ import (
 	"preflight/testhosts"
 )
 
-// wireFaults are real faults between real nodes, each with the one finding that must result. Advice
-// is the address or interface that the run must have proven to work instead.
+// wireFaults lists real faults between real nodes. Each has the only finding that must result.
+// advice is the address or interface that the run must have proven to work instead.
 var wireFaults = []struct {
 	name   string
 	nodes  []string // the nodes with the fault
@@ -72,8 +72,9 @@ var wireFaults = []struct {
 		[]string{"--accelerator", "cpu", "--rendezvous", "c10d", "--rdzv-endpoint", "10.77.1.1"}, "fail host-names [w1]", []string{"GLOO_SOCKET_IFNAME=eth0"}, ""},
 }
 
-// TestWire runs the real binary on real hosts. It must find every fault between them, and nothing
-// else, on the right node, within five seconds after the first call.
+// TestWire runs the real binary on real hosts. preflight must find every fault between the hosts,
+// and nothing else, on the right node. It must do so within five seconds after the first
+// connection.
 func TestWire(t *testing.T) {
 	cluster := raise(t, "wire")
 	installTorch(t, cluster)
@@ -82,7 +83,7 @@ func TestWire(t *testing.T) {
 			for _, name := range fault.nodes {
 				plantOn(t, cluster, name, fault.plant)
 			}
-			// The fault must be named within five seconds after the first call.
+			// preflight must name the fault within five seconds after the first connection.
 			inTime(t, 5*time.Second+slack, func() {
 				report := judge(t, cluster, fault.args...)
 				want := []string{}
@@ -125,7 +126,7 @@ func plantOn(t *testing.T, cluster *testhosts.Cluster, name string, plant plant)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// However this test ends, the next one must find a healthy node.
+	// However this test ends, the next test must find a healthy node.
 	t.Cleanup(func() {
 		if err := undo(); err != nil {
 			t.Error(err)

@@ -34,7 +34,7 @@ import (
 	"preflight/report"
 )
 
-// hostsOfProcess is the number of hosts in one process. Each of them uses one file.
+// hostsOfProcess is the maximum number of hosts in one process. Each host uses one file descriptor.
 const hostsOfProcess = 1500
 
 func init() {
@@ -51,22 +51,24 @@ func number(text string) int {
 	return n
 }
 
-// measured is what one run used. It covers only the launching machine, which is a separate process.
+// measured holds the resources that one run used. It covers only the launching machine, which is a
+// separate process.
 type measured struct {
 	Seconds    float64 `json:"seconds"`
-	CPU        float64 `json:"cpu"`       // seconds, user and system
-	Peak       int     `json:"peak"`      // KiB of VmHWM
+	CPU        float64 `json:"cpu"`       // seconds of user and system time
+	Peak       int     `json:"peak"`      // peak memory (VmHWM) in KiB
 	Allocated  uint64  `json:"allocated"` // bytes
 	Objects    uint64  `json:"objects"`   //
 	Goroutines int     `json:"goroutines"`
-	Report     int64   `json:"report"` // bytes of JSON
+	Report     int64   `json:"report"` // size of the JSON report in bytes
 	Sent       int64   `json:"sent"`   // bytes of ssh to and from the nodes
 	Received   int64   `json:"received"`
 }
 
-// BenchmarkFleet lets one process check up to 10,000 hosts, with a real login to each, and write
-// the report as text and JSON. Other processes are the hosts. The processor time per host should
-// not grow with their number. It needs root for its own network and names.
+// BenchmarkFleet measures one process that checks up to 10,000 hosts, with a real login to each
+// host, and writes the report as text and JSON. Other processes simulate the hosts. The processor
+// time for each host should not grow with the number of hosts. The benchmark needs root for its own
+// network and host names.
 func BenchmarkFleet(b *testing.B) {
 	for _, size := range []int{1000, 2000, 5000, 10000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -99,7 +101,8 @@ func measure(b *testing.B, size int) (got measured) {
 	return got
 }
 
-// inOwnNetwork returns a command that runs this binary in a role, with its own network and names.
+// inOwnNetwork returns a command that runs this binary in a role, with its own network and host
+// names.
 func inOwnNetwork(role ...string) *exec.Cmd {
 	fleet := exec.Command(os.Args[0], role...)
 	fleet.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
@@ -107,8 +110,8 @@ func inOwnNetwork(role ...string) *exec.Cmd {
 	return fleet
 }
 
-// raiseHosts starts this many hosts, in processes that end with this one. This process must be in
-// its own network.
+// raiseHosts starts count hosts, in processes that end when this process ends. This process must be
+// in its own network.
 func raiseHosts(scratch string, count, ofProcess int, drills string) (*modelled, error) {
 	if err := errors.Join(enterOwnNetwork(scratch, count), benchHome(scratch, count)); err != nil {
 		return nil, err
@@ -159,8 +162,8 @@ func benchFleet(scratch string, count int) error {
 	return json.NewEncoder(os.Stdout).Encode(got)
 }
 
-// benchHead is the measured process. If PROFILES names a directory, it writes profiles there:
-// processor, heap, and goroutines while all agents run.
+// benchHead is the measured process. If PROFILES names a directory, benchHead writes profiles into
+// it: of the processor, of the heap, and of the goroutines while all agents run.
 func benchHead(home, list string) error {
 	profiles := os.Getenv("PROFILES")
 	if profiles != "" {

@@ -32,13 +32,13 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// The hosts of BenchmarkFleet and TestUnderLoad. The connection to them is real: ssh over TCP and
-// the agent's protocol, with an address and a host key for each host. Their facts are invented, as
-// ten thousand machines might report them: those of a healthy fleet, different for each host. Their
-// drills are real or modelled. In modelled drills they call no other host, but report that the
-// others answered and that all have joined.
+// This file has the hosts of BenchmarkFleet and TestUnderLoad. The connection to a host is real:
+// ssh over TCP and the agent's protocol, with an address and a host key for each host. The hosts'
+// facts are invented. They are those of a healthy fleet and differ for each host, as ten thousand
+// machines might report them. The drills are real or modelled. In a modelled drill a host connects
+// to no other host, but reports that the others answered and that all have joined.
 
-// modelled is a file that all processes of hosts map, with what they all need to know.
+// modelled is a file with shared data that all processes of hosts map into memory.
 type modelled struct {
 	joined                 *atomic.Int64
 	received, sent, served *atomic.Int64 // bytes of ssh, and number of logins
@@ -47,8 +47,8 @@ type modelled struct {
 	worlds map[int64]chan struct{}
 }
 
-// met returns a channel that is closed when this many hosts have joined. One goroutine per process
-// waits for all of its hosts.
+// met returns a channel that is closed when world hosts have joined. In each process, one goroutine
+// waits for all hosts of the process.
 func (m *modelled) met(world int64) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,8 +86,8 @@ func openModelled(path string) (*modelled, error) {
 	return &modelled{joined: number(0), received: number(1), sent: number(2), served: number(3)}, nil
 }
 
-// hostsKey returns the key that every host accepts, and hostKey the host key of host i. They are
-// derived from constants, and so are not secret.
+// hostsKey returns the key that every host accepts, and hostKey the host key of host i. Both are
+// derived from constants, so they are not secret.
 func hostsKey() ed25519.PrivateKey { return hostKey(-1) }
 
 func hostKey(i int) ed25519.PrivateKey {
@@ -105,7 +105,8 @@ func signerOf(key ed25519.PrivateKey) ssh.Signer {
 }
 
 // benchHosts runs one process of hosts. Several processes share the port, and the kernel
-// distributes the connections. The address of a connection shows which host is called.
+// distributes the connections. The local address of a connection shows to which host the client
+// connects.
 func benchHosts(shared string, count int, real bool) error {
 	known, err := openModelled(shared)
 	if err != nil {
@@ -150,7 +151,7 @@ type benchHost struct {
 	*modelled
 	names []string
 	i     int
-	real  bool // its drills are real
+	real  bool // the host's drills are real
 }
 
 // counted is a connection that counts its bytes.
@@ -310,7 +311,7 @@ func (h *benchHost) methods() map[string]remote.Method {
 	return methods
 }
 
-// lookUp adds the names and routes that the host was asked for.
+// lookUp adds the names and routes that the request asks for.
 func (h *benchHost) lookUp(node *facts.Node, asked agent.Probing) {
 	address := func(name string) string {
 		i, err := strconv.Atoi(strings.TrimPrefix(name, "w"))

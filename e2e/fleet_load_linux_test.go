@@ -29,12 +29,12 @@ import (
 	"preflight/remote/ssh"
 )
 
-// A long run: PREFLIGHT_LOAD_HOSTS=1000 PREFLIGHT_LOAD_RUNS=50 go test -run UnderLoad -timeout 0 -v
-// .
+// Command for a long run: PREFLIGHT_LOAD_HOSTS=1000 PREFLIGHT_LOAD_RUNS=50 go test -run UnderLoad
+// -timeout 0 -v .
 var (
 	loadHosts    = fromEnvironment("PREFLIGHT_LOAD_HOSTS", 60)
 	loadRuns     = fromEnvironment("PREFLIGHT_LOAD_RUNS", 1)
-	loadSpinners = fromEnvironment("PREFLIGHT_LOAD", 20) // busy processes that only use processor time
+	loadSpinners = fromEnvironment("PREFLIGHT_LOAD", 20) // number of processes that only use processor time
 )
 
 func init() {
@@ -46,8 +46,8 @@ func init() {
 	roles["load-client"] = func(args []string) error { return loadClient(args[0], os.Stdout) }
 }
 
-// hostsOfLoad is the number of hosts with real drills in one process. Each of them uses about
-// twenty files.
+// hostsOfLoad is the number of hosts with real drills in one process. Each of these hosts uses
+// about twenty file descriptors.
 const hostsOfLoad = 250
 
 func fromEnvironment(name string, otherwise int) int {
@@ -57,13 +57,13 @@ func fromEnvironment(name string, otherwise int) int {
 	return otherwise
 }
 
-// timely are the checks that could give a wrong result on a slow machine. None may report that a
-// healthy node fails.
+// timely lists the checks that could give a wrong result on a slow machine. None of them may report
+// that a healthy node fails.
 var timely = []string{"ssh-reach", "ssh-host-key", "ssh-login", "ssh-shell", "agent-start", "node-mesh", "path-mtu", "rendezvous", "clock-skew"}
 
-// TestUnderLoad checks healthy hosts while this machine, which is the launching machine and all
-// nodes, is busy. No problem may be reported. What the hosts try with each other is real, but their
-// facts are invented. Each run is a separate process.
+// TestUnderLoad checks healthy hosts while this machine is busy. This machine is the launching
+// machine and all nodes. preflight must report no problem. The drills between the hosts are real,
+// but the hosts' facts are invented. Each run is a separate process.
 func TestUnderLoad(t *testing.T) {
 	fleet := inOwnNetwork("load-fleet", t.TempDir())
 	out, err := fleet.StdoutPipe()
@@ -101,7 +101,7 @@ func loadFleet(scratch string) error {
 	}
 	for range loadSpinners {
 		spinner := exec.Command(os.Args[0], "spin")
-		spinner.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it never ends by itself
+		spinner.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // the spinner never ends by itself
 		if err := spinner.Start(); err != nil {
 			return err
 		}

@@ -18,15 +18,15 @@ import (
 	"preflight/testhosts"
 )
 
-// TestProgressTellsEveryStep checks the progress events: the start of every phase, then one start
-// and one end for every node in it, and nothing more for a lost node.
+// TestProgressTellsEveryStep checks the progress events. Every phase must have a start, and then
+// one start and one end for every node in the phase. A lost node must have no further events.
 func TestProgressTellsEveryStep(t *testing.T) {
 	warm(t)
 	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Env: leavesAtOnce},
 		testhosts.Host{Name: "w2", Fault: testhosts.Refuses}, testhosts.Host{Name: "w3", Home: sharedHome, Env: leavesAtOnce})
 	job := job(t, hosts, time.Minute)
 	var mu sync.Mutex
-	told := map[fleet.Phase]map[string][]string{} // by node; "" is the phase itself
+	told := map[fleet.Phase]map[string][]string{} // events by phase and node; "" is the phase itself
 	var lost error
 	job.Progress = func(event fleet.Event) {
 		mu.Lock()
@@ -60,8 +60,8 @@ func TestProgressTellsEveryStep(t *testing.T) {
 	}
 }
 
-// TestProgressOfAnInterruptedRun checks that a node is not reported as lost if the user stopped
-// waiting for it.
+// TestProgressOfAnInterruptedRun checks that a node is not reported as lost if the user interrupted
+// the run while it waited for the node.
 func TestProgressOfAnInterruptedRun(t *testing.T) {
 	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: testhosts.Silent})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -27,12 +27,12 @@ import (
 	"preflight/testhosts"
 )
 
-// roles are other programs that this test binary can act as when a benchmark starts it, by the
-// first argument.
+// roles maps the first argument of this test binary to other programs as which the binary can act.
+// Benchmarks start the binary in these roles.
 var roles = map[string]func(args []string) error{}
 
-// TestMain lets this test binary act as the agent on the hosts of the fleets below. preflight
-// copies it there under another name.
+// TestMain lets this test binary act as the agent on the hosts of the fleets in these tests.
+// preflight copies the binary to the hosts under another name.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
 		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(agent.Main(os.Args[2:]))
 }
 
-// sharedHome is the home of most hosts below, like an NFS home. This test binary is large, so it
-// should be delivered only once.
+// sharedHome is the home directory of most hosts in these tests, like an NFS home. This test binary
+// is large, so preflight should deliver it only once.
 var sharedHome string
 
 // sharedPrograms is the directory of the programs that the tests build once and share.
@@ -67,11 +67,12 @@ func withSharedHome(m *testing.M) int {
 	return m.Run()
 }
 
-// leavesAtOnce prevents an agent built with the race detector from sleeping for a second before it
-// exits, which is the detector's default.
+// leavesAtOnce is the environment that prevents an agent built with the race detector from sleeping
+// for a second before it exits. The detector sleeps by default.
 var leavesAtOnce = []string{"GORACE=atexit_sleep_ms=0"}
 
-// warm delivers the binary to the shared home, so that no deadline below includes the delivery.
+// warm delivers the binary to the shared home, so that the deadline of a run does not include the
+// delivery.
 func warm(t *testing.T) {
 	t.Helper()
 	hosts := testhosts.Start(t, testhosts.Host{Name: "first", Home: sharedHome})
@@ -149,10 +150,10 @@ func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
 	}
 }
 
-// TestOneSickNodeCostsNobodyElse checks that a sick node does not affect the others, and that the
-// run ends at the sick node's own deadline.
+// TestOneSickNodeCostsNobodyElse checks that a faulty node does not affect the other nodes, and
+// that the run ends at the faulty node's own deadline.
 func TestOneSickNodeCostsNobodyElse(t *testing.T) {
-	// Addresses as names: the time for a name lookup is not part of this test.
+	// Use addresses as names, because the time for a name lookup is not part of this test.
 	const healthy, sick, other, deadline = "192.0.2.1", "192.0.2.2", "192.0.2.3", 4 * time.Second
 	warm(t)
 	for name, fault := range map[string]testhosts.Fault{
@@ -161,13 +162,13 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 		"truncates": testhosts.Truncates(300), "killed": testhosts.Killed("KILL", 300),
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of the time is waiting
+			t.Parallel() // the rows mostly wait
 			hosts := testhosts.Start(t, testhosts.Host{Name: healthy, Home: sharedHome, Env: leavesAtOnce},
 				testhosts.Host{Name: sick, Fault: fault, Home: sharedHome, Env: leavesAtOnce},
 				testhosts.Host{Name: other, Home: sharedHome, Env: leavesAtOnce})
 			job := job(t, hosts, deadline)
-			// Skip what follows the gathering of facts and has its own time limits: the calls
-			// between nodes, and the rehearsal with pdsh.
+			// Skip the connections between nodes and the rehearsal with pdsh. They follow the
+			// gathering of facts and have their own time limits.
 			job.Policy.Skip = []string{"node-mesh", "path-mtu", "rendezvous", "ssh-between-nodes", "launcher-ready"}
 			began := time.Now()
 			report := preflight.Run(t.Context(), job)
@@ -195,8 +196,8 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestHungSectionCostsItselfOnly checks that an agent gives up a section before the node is given
-// up, however much of the node's time the login took.
+// TestHungSectionCostsItselfOnly checks that an agent gives up a section before preflight gives up
+// the node, however much of the node's time the login took.
 func TestHungSectionCostsItselfOnly(t *testing.T) {
 	warm(t)
 	hangs, slow := filepath.Join(t.TempDir(), "python"), filepath.Join(t.TempDir(), "shell")
@@ -244,7 +245,7 @@ func TestInterruptedRunTellsWhatItKnows(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftBehind checks that no goroutine outlives a run over sick nodes.
+// TestNothingIsLeftBehind checks that no goroutine outlives a run over faulty nodes.
 func TestNothingIsLeftBehind(t *testing.T) {
 	warm(t)
 	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome}, testhosts.Host{Name: "w2", Fault: testhosts.Silent},

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestAdvice: the fixes for a message are for its own program, not for another one.
+// TestAdvice checks that the fixes for a message belong to the program that printed it, and not to
+// another program.
 func TestAdvice(t *testing.T) {
 	for _, one := range []struct{ log, cause, has, hasNot string }{
 		{"Warning  FailedScheduling  12m (x5 over 30m)  default-scheduler  0/16 nodes are available: 10 Insufficient nvidia.com/gpu, 6 node(s) had untolerated taint {dedicated: infra}.\n", "batch-request", "kubectl", "nvidia-ctk"},
@@ -33,7 +34,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestLateTask: XLA names the tasks that a barrier waited for in the lines below it.
+// TestLateTask checks that explain reads the tasks that a barrier waited for. XLA names these tasks
+// in the lines below the barrier.
 func TestLateTask(t *testing.T) {
 	const log = "DEADLINE_EXCEEDED: Barrier timed out. Id: %s::0. This usually happens because a task triggered the barrier too early or too slowly.\n" +
 		"# of tasks that reached the barrier: 3/4.\nThe first task at the barrier: /job:jax_worker/replica:0/task:0. Some timed out task names:\n/job:jax_worker/replica:0/task:2\n\n"

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// BenchmarkExplain reads three logs of 100 MB: one as ranks write it, with progress bars, losses,
-// NCCL's lines about its channels and some tracebacks; one with the same failure repeated; and one
-// with only unknown failures, all different, as lines and as tracebacks.
+// BenchmarkExplain reads three logs of 100 MB. The first is a log as ranks write it, with progress
+// bars, losses, NCCL's lines about its channels and some tracebacks. The second repeats the same
+// failure. The third has only unknown failures, all different, as lines and as tracebacks.
 func BenchmarkExplain(b *testing.B) {
 	b.Run("training", func(b *testing.B) { benchmark(b, training()) })
 	b.Run("complaint", func(b *testing.B) {

@@ -9,7 +9,8 @@ import (
 	"preflight/hostfile"
 )
 
-// TestCrashes: a launcher that only saw the signal still names the node of the crash.
+// TestCrashes checks that the report names the node of a crash even if the log has only a
+// launcher's message about the signal.
 func TestCrashes(t *testing.T) {
 	for log, want := range map[string]string{
 		"[w3:22110] Signal: Segmentation fault (11)\nmpirun noticed that process rank 5 with PID 22110 on node w3 exited on signal 11 (Segmentation fault).\n": "w3 5",
@@ -34,7 +35,8 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestCancelled: a job that a person ended has that as its cause, if the log has no other.
+// TestCancelled checks that explain reports the cancellation as the cause if a person ended the job
+// and the log shows no other cause.
 func TestCancelled(t *testing.T) {
 	const (
 		interrupt = "Traceback (most recent call last):\n  File \"train.py\", line 10, in <module>\n    step()\nKeyboardInterrupt\n"
@@ -60,7 +62,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestPreempted: the fix for a preempted job is not more time.
+// TestPreempted checks that the fix for a preempted job is not a longer time limit.
 func TestPreempted(t *testing.T) {
 	r := signatures(t).Explain([]Source{read("log", "slurmstepd: error: *** JOB 88124 ON cn041 CANCELLED AT 2026-11-27T06:00:29 DUE TO PREEMPTION ***\n")})
 	fix := strings.Join(r.Causes[0].Fix, "\n")

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestBlanks: every placeholder that stays in a command is explained.
+// TestBlanks checks that tables.yaml explains every placeholder that may remain in a command.
 func TestBlanks(t *testing.T) {
 	c := signatures(t)
 	fixes := [][]string{}
@@ -41,7 +41,8 @@ func TestBlanks(t *testing.T) {
 	}
 }
 
-// TestWhere: each placeholder is explained once, and only if the log does not have its value.
+// TestWhere checks that each placeholder is explained once, and only if the log does not have its
+// value.
 func TestWhere(t *testing.T) {
 	const full = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
 	for log, want := range map[string][]string{
@@ -99,7 +100,7 @@ func TestReleaseOf(t *testing.T) {
 		{"20908", "2.9.8"},
 		{"22105", "2.21.5"},
 		{"23007", "2.30.7"},
-		{"12020", ""}, // of the CUDA driver
+		{"12020", ""}, // a version of the CUDA driver, not of NCCL
 		{"535", ""},
 		{"2.21.5", ""},
 		{"", ""},

@@ -16,8 +16,8 @@ import (
 // longestText is the maximum length of a string in a report, for any log.
 const longestText = 2000
 
-// FuzzExplain: no log makes explain crash, hang or produce endless output, and all output is text.
-// The log is read once alone and once as the logs of two nodes.
+// FuzzExplain checks that no log makes explain crash, hang or produce endless output, and that all
+// output is valid text. It reads each log once alone and once as the logs of two nodes.
 func FuzzExplain(f *testing.F) {
 	c := signatures(f)
 	var all strings.Builder
@@ -49,7 +49,7 @@ func FuzzExplain(f *testing.F) {
 	})
 }
 
-// worked returns how long this process has had a processor. Other times also depend on what else
+// worked returns the processor time of this process. Elapsed time would also depend on what else
 // the machine does.
 func worked(t *testing.T) time.Duration {
 	t.Helper()
@@ -68,7 +68,7 @@ func sourcesOf(logs [][]byte) []Source {
 	return sources
 }
 
-// texts checks every string of a report: its length and that it is valid text.
+// texts checks that every string of a report is short enough and is valid text.
 func texts(t *testing.T, where string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -92,11 +92,11 @@ func texts(t *testing.T, where string, v reflect.Value) {
 		for i := range v.NumField() {
 			texts(t, where+"."+v.Type().Field(i).Name, v.Field(i))
 		}
-	default: // numbers and booleans
+	default: // numbers and booleans need no check
 	}
 }
 
-// TestHostile: logs that are made to cost time or memory cost little of either.
+// TestHostile checks that logs made to waste time or memory cost little of both.
 func TestHostile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads megabytes")

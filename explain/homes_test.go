@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestHomes: if launchers name the node of a rank, failures that only name the rank get that node.
+// TestHomes checks that a failure that names only the rank gets the rank's node, if a launcher
+// names that node.
 func TestHomes(t *testing.T) {
 	const (
 		oom   = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 1 has\n"
@@ -27,7 +28,7 @@ func TestHomes(t *testing.T) {
 	for log, want := range map[string]string{
 		oom:         "",
 		oom + table: "gpu-17.cluster.local",
-		oom + table + strings.ReplaceAll(table, "gpu-17", "gpu-18"):            "", // restarted on another node
+		oom + table + strings.ReplaceAll(table, "gpu-17", "gpu-18"):            "", // the rank was restarted on another node
 		library + "srun: error: cn7: task 3: Exited with exit code 127\n":      "cn7",
 		library + "srun: error: cn7: tasks 0-2,3: Exited with exit code 127\n": "cn7",
 		library + "srun: error: cn7: tasks 4-7: Exited with exit code 127\n":   "",

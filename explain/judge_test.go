@@ -186,8 +186,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestEvidence: a finding shows the lines and their speakers, and its fixes contain the values of
-// the messages.
+// TestEvidence checks that a finding shows the lines and their writers, and that the fixes contain
+// the messages' values.
 func TestEvidence(t *testing.T) {
 	r := explained(t, "[2024-01-01 10:00:00] fine\n[rank3]: no room for /dev/shm/x\n[rank3]: no room for /dev/shm/x\n", "w9: no room for $(reboot)\n")
 	want := []Finding{{
@@ -209,8 +209,7 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestProgressElsewhere: ranks write separate logs, and progress in any of them shows that a retry
-// succeeded.
+// TestProgressElsewhere checks that progress in the log of any rank shows that a retry succeeded.
 func TestProgressElsewhere(t *testing.T) {
 	r := explained(t, "call refused, trying again\n", "all have met\n")
 	if len(r.Causes) > 0 || short(r.Noise) != "it called again" {
@@ -226,7 +225,7 @@ func TestProgressElsewhere(t *testing.T) {
 	}
 }
 
-// TestOrder: messages that are not failures do not disturb the order by time.
+// TestOrder checks that messages that are not failures do not affect the order by time.
 func TestOrder(t *testing.T) {
 	r := explained(t, "[2024-01-01 10:00:05] collective is late\n", "address family 97\n[2024-01-01 10:00:01] timed out waiting for w1 after 60 seconds\n")
 	if short(r.Causes) != "unreachable" {
@@ -234,7 +233,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestTimeline: with logs of several nodes, the node that failed first comes first.
+// TestTimeline checks that in logs of several nodes the node that failed first comes first.
 func TestTimeline(t *testing.T) {
 	r := explained(t, "[2024-01-01 10:00:09] connection closed\n", "[2024-01-01 10:00:02] collective is late\n[2024-01-01 10:00:03] no room for x\n")
 	want := []Death{
@@ -249,7 +248,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: a log with an endless number of speakers still gives a result.
+// TestMemoryIsBounded checks that a log with a very large number of writers still gives a result.
 func TestMemoryIsBounded(t *testing.T) {
 	var log strings.Builder
 	for i := range 2 * mostOccurrences {
@@ -272,7 +271,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses: a signature that could never match, or that refers to nothing, is an error.
+// TestLoadRefuses checks that load returns an error for a signature that could never match or that
+// refers to something that does not exist.
 func TestLoadRefuses(t *testing.T) {
 	for name, signature := range map[string]string{
 		"no such cause":     "{id: a, kind: cause, cause: nowhere, says: [words]}",
@@ -298,8 +298,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestWrappedKeepsItsSpeaker: each line of a broken message has a prefix, and the first prefix
-// counts.
+// TestWrappedKeepsItsSpeaker checks that a message on several lines gets its writer from the prefix
+// of the first line.
 func TestWrappedKeepsItsSpeaker(t *testing.T) {
 	r := explained(t, "w1: [rank3]: timed out waiting for w2 after\nw1: [rank3]: 60 seconds\n")
 	if f := r.Causes[0]; !cmp.Equal(f.Nodes, []string{"w1"}) || !cmp.Equal(f.Ranks, []string{"3"}) || f.Evidence[0].Line != 1 {
@@ -307,7 +307,7 @@ func TestWrappedKeepsItsSpeaker(t *testing.T) {
 	}
 }
 
-// TestCompressed: logs in all supported compressions are read.
+// TestCompressed checks that explain reads logs in all supported compressed formats.
 func TestCompressed(t *testing.T) {
 	for name, writer := range map[string]func(io.Writer) (io.WriteCloser, error){
 		"gzip": func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil },
@@ -327,7 +327,8 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestUnread: logs that cannot be read are listed and do not count as healthy.
+// TestUnread checks that the report lists logs that cannot be read and does not count them as
+// healthy.
 func TestUnread(t *testing.T) {
 	var packed bytes.Buffer
 	gz := gzip.NewWriter(&packed)
@@ -347,7 +348,8 @@ func TestUnread(t *testing.T) {
 		squeezed("PK\x03\x04"):                                           "the compressed content is an archive",
 		squeezed("w1.log" + strings.Repeat("\x00", 251) + "ustar\x0000"): "the compressed content is an archive",
 		"\xfd7zXZ\x00": "EOF", "\x28\xb5\x2f\xfd": "EOF", "PK\x03\x04": "unzip", "\x7fELF\x02\x01\x01\x00\x03": "the file is not text", "\x00\x00\x00": "the file is not text",
-		// The start of dumps of torch 2.15's flight recorder, as a pickle and as JSON.
+		// These texts are the start of dumps of torch 2.15's flight recorder, as a pickle and as
+		// JSON.
 		"\x80\x02}(X\x07\x00\x00\x00versionq\x00X\x04\x00\x00\x002.10q\x01X\x09\x00\x00\x00pg_configq\x02}(": "torchfrtrace",
 		`{"comm_lib_version":"","entries":[{"collective_seq_id":1,"input_dtypes":["Float"],`:                 "torchfrtrace",
 	} {
@@ -369,7 +371,8 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestEmpty: an empty log is listed, but is not a failure if there are other logs.
+// TestEmpty checks that the report lists an empty log, but does not count it as a failure if there
+// are other logs.
 func TestEmpty(t *testing.T) {
 	r := small(t).Explain([]Source{read("w1.log", "fine\n"), read("w2.log", ""), read("w3.log", "\n")})
 	if !cmp.Equal(r.Empty, []string{"w2.log"}) || r.ExitCode != 0 {
@@ -377,8 +380,8 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestLongLogTakesLittle: only the shown part of lines is kept, and messages without a recorded
-// speaker are counted.
+// TestLongLogTakesLittle checks that explain keeps only the shown part of lines, and that it counts
+// messages without a recorded writer.
 func TestLongLogTakesLittle(t *testing.T) {
 	const lines, width = 2 * mostTimes, 10_000
 	tail := strings.Repeat("x", width)
@@ -411,8 +414,8 @@ func TestLongLogTakesLittle(t *testing.T) {
 	}
 }
 
-// TestManyRepeats: a message that came more often than mostTimes still names nodes that log it
-// later.
+// TestManyRepeats checks that the finding still names a node that logs a message after the message
+// has occurred more than mostTimes times.
 func TestManyRepeats(t *testing.T) {
 	var log strings.Builder
 	for n := range 2 * mostTimes {
@@ -423,7 +426,8 @@ func TestManyRepeats(t *testing.T) {
 	}
 }
 
-// TestJSONLines: collectors put rank and pod into separate fields.
+// TestJSONLines checks that explain reads the rank and the pod from the separate fields of a
+// collector's JSON line.
 func TestJSONLines(t *testing.T) {
 	r := explained(t, `{"log":"connection closed\n","kubernetes":{"pod_name":"train-worker-3"},"rank":7}`+"\n")
 	if f := r.Causes[0]; !cmp.Equal(f.Nodes, []string{"train-worker-3"}) || !cmp.Equal(f.Ranks, []string{"7"}) {
@@ -431,8 +435,8 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
-// TestOrderOfCauses: if several messages name a cause, the finding uses the deepest one with its
-// own words.
+// TestOrderOfCauses checks which message gives a finding its words if several messages name a
+// cause: the deepest message with its own words.
 func TestOrderOfCauses(t *testing.T) {
 	for log, want := range map[string]string{
 		"Failed to initialize NVML: Unknown Error\nUnable to determine the device handle for GPU 0000:81:00.0: Unknown Error\n":                                                                                       "gpu-lost: A GPU of this node (0000:81:00.0) no longer answers",
@@ -455,7 +459,7 @@ func TestOrderOfCauses(t *testing.T) {
 	}
 }
 
-// TestTable: torchrun's table describes a rank on several lines.
+// TestTable checks that explain reads torchrun's table, which describes a rank on several lines.
 func TestTable(t *testing.T) {
 	const log = `Root Cause (first observed failure):
 [0]:

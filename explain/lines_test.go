@@ -62,7 +62,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestLinesLong: a very long line is read in pieces with the same number.
+// TestLinesLong checks that a very long line is read in pieces with the same line number.
 func TestLinesLong(t *testing.T) {
 	got := numbered(t, strings.NewReader("a\n"+strings.Repeat("é", longest)+"\nb\n"))
 	length := 0
@@ -88,7 +88,7 @@ func TestLinesBroken(t *testing.T) {
 	}
 }
 
-// TestBefore: recent keeps the promised number of lines.
+// TestBefore checks that recent keeps as many lines as remembered says.
 func TestBefore(t *testing.T) {
 	var r recent
 	for n := 1; n <= 3*remembered; n++ {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMeeting: if ranks gave up on a collective, the report names the missing rank. If they were in
-// different calls, that is the cause.
+// TestMeeting checks that the report names the missing rank if the other ranks gave up on a
+// collective. If ranks were in different calls, the difference must be the cause.
 func TestMeeting(t *testing.T) {
 	gaveUp := func(group string, rank, seq int, op string, elements int) string {
 		return fmt.Sprintf("[rank%d]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] %s[Rank %d] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=%d, OpType=%s, NumelIn=%d, NumelOut=%d, Timeout(ms)=600000) ran for 600020 milliseconds before timing out.\n",

@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// network returns the networks of logs, each of which begins with a line "== node of its file".
+// network returns the networks of several logs in one text. Each log begins with a line "== NODE",
+// with the node of the log's file.
 func network(logs string) []Network {
 	n := newNetworks()
 	file := ""
@@ -116,8 +117,8 @@ w1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/w2:8:8 [1] NCCL INFO Us
 	}
 }
 
-// TestNetworkSlow: what costs speed is reported with its reason, and nothing is reported for a job
-// on one node that needs no network.
+// TestNetworkSlow checks that the summary reports settings that cost speed, with the reason. It
+// must report nothing for a job on one node, which needs no network.
 func TestNetworkSlow(t *testing.T) {
 	two := func(lines string) string { // the same lines on two nodes
 		text := ""
@@ -165,14 +166,14 @@ func TestNetworkSlow(t *testing.T) {
 	}
 }
 
-// TestNetworkNode: the node is found after any text before NCCL's own prefix.
+// TestNetworkNode checks that the node is found whatever text is before NCCL's own prefix.
 func TestNetworkNode(t *testing.T) {
 	const message = "NCCL INFO Using network IB"
 	for _, test := range []struct{ file, before, node string }{
 		{"", "w1:101:140 [0] ", "w1"},
 		{"f", "w1:101:140 [0] ", "w1"},
 		{"", "w1:101:140 [-1] ", "w1"},
-		{"", "gpu-1.rack:101:140 ", "gpu-1.rack"}, // the form of NCCL CALL, without a device
+		{"", "gpu-1.rack:101:140 ", "gpu-1.rack"}, // "NCCL CALL" lines have this form, without a device
 		{"", "[2026-03-01 10:00:00] w1:101:140 [7] ", "w1"},
 		{"", "10.0.0.1: w1:101:140 [7] ", "w1"},
 		{"", "[default0]:w1:101:140 [7] ", "w1"},
@@ -193,7 +194,7 @@ func TestNetworkNode(t *testing.T) {
 	}
 }
 
-// TestNetworkBounds: a hostile log cannot fill the memory.
+// TestNetworkBounds checks that a hostile log cannot fill the memory.
 func TestNetworkBounds(t *testing.T) {
 	n := newNetworks()
 	for i := range 3 * mostNetworks {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestPeel: prefixes of launchers and collectors are removed, their node and rank are kept, and the
-// message is unchanged.
+// TestPeel checks that peel removes the prefixes of launchers and collectors, returns their node
+// and rank, and leaves the message unchanged.
 func TestPeel(t *testing.T) {
 	for _, test := range []struct {
 		name, text, message string
@@ -74,7 +74,7 @@ func TestPeel(t *testing.T) {
 	}
 }
 
-// TestPeelHostile: endless prefixes do not cost endless time.
+// TestPeelHostile checks that lines with very many prefixes do not take very long.
 func TestPeelHostile(t *testing.T) {
 	for _, unit := range []string{"w1: ", "[rank0]: ", "[1,1]<stdout>:", "1: ", "(pid=1) ", "w1:1:1 ", "[0] ", "w1 | ", "a", "(a ", "[", "10:00:00 ", " "} {
 		text := strings.Repeat(unit, longest/len(unit))

@@ -62,13 +62,13 @@ func found(t testing.TB, text string) []string {
 		}
 	}
 	if len(ids) == 0 {
-		return alarms // next to known messages they change nothing
+		return alarms // alarms matter only if there are no known messages
 	}
 	return ids
 }
 
-// TestExamples: every signature has examples from real programs and is found in each of them, and
-// no more specific signature comes after it.
+// TestExamples checks that every signature has examples from real programs and is found in each of
+// them. No more specific signature may come after it.
 func TestExamples(t *testing.T) {
 	for _, family := range signatures(t).Families {
 		for _, s := range family.Signatures {
@@ -98,7 +98,8 @@ func (p *pattern) matchesPart(example string) bool {
 	return p.says.MatchString(example) || p.says.MatchString(message)
 }
 
-// TestSummaries: a summary begins like a sentence, with and without values, and has no full stop.
+// TestSummaries checks that a summary begins like a sentence, with and without values, and has no
+// full stop.
 func TestSummaries(t *testing.T) {
 	program := regexp.MustCompile(`^(?:ssh|pdsh|torchrun|torch|gloo|mpirun|srun|sshd|pip|rank|nvidia-smi|libcuda|protobuf|bash|orted|docker|conda|git|glibc|tensorpipe|deepspeed|accelerate|nvidia_\w+|slurmd|systemd)\b`)
 	for _, family := range signatures(t).Families {
@@ -117,8 +118,8 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// TestFixesCanBeFilled: every placeholder of a fix is a value of a message with that cause, or of a
-// message that changes its meaning.
+// TestFixesCanBeFilled checks that every placeholder of a fix has a value. The value must come from
+// a message with the fix's cause, or from a message that changes that message's meaning.
 func TestFixesCanBeFilled(t *testing.T) {
 	c := signatures(t)
 	groups := map[string]map[string]bool{}
@@ -161,8 +162,8 @@ func TestFixesCanBeFilled(t *testing.T) {
 	}
 }
 
-// TestCauses: every cause has a message, names existing checks, and has a fix that needs no value
-// from the log.
+// TestCauses checks that every cause has a message, names existing checks, and has a fix that needs
+// no value from the log.
 func TestCauses(t *testing.T) {
 	c := signatures(t)
 	values := map[string]bool{}
@@ -196,7 +197,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestEveryFileIsRead: a file that is missing in families would be ignored.
+// TestEveryFileIsRead checks that tables.yaml lists every file in signatures/, because a missing
+// file would be ignored.
 func TestEveryFileIsRead(t *testing.T) {
 	files, err := fs.Glob(data, "signatures/*.yaml")
 	if err != nil {
@@ -212,7 +214,8 @@ func TestEveryFileIsRead(t *testing.T) {
 	}
 }
 
-// TestTables: tables.yaml has a value for every key, and only keys that the code knows.
+// TestTables checks that tables.yaml has a value for every key, and has only keys that the code
+// knows.
 func TestTables(t *testing.T) {
 	known := tables()
 	if len(known.Families) == 0 || len(known.Prefixes) == 0 || len(known.Blanks) == 0 || len(known.Segments) == 0 {
@@ -225,7 +228,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestCatalogueHasNoMistakes: everything that a signature refers to exists.
+// TestCatalogueHasNoMistakes checks that everything that a signature refers to exists.
 func TestCatalogueHasNoMistakes(t *testing.T) {
 	if err := mistakes(signatures(t)); err != nil {
 		t.Error(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTold: an exception is shown with all of its lines, and without lines of other ranks that
-// follow.
+// TestTold checks that an exception is shown with all its lines, and without the following lines of
+// other ranks.
 func TestTold(t *testing.T) {
 	c := signatures(t)
 	const head = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
@@ -51,7 +51,7 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// TestToldOfMany: endless long exceptions take bounded memory.
+// TestToldOfMany checks that very many long exceptions take a bounded amount of memory.
 func TestToldOfMany(t *testing.T) {
 	var log strings.Builder
 	for i := range 3 * mostHeard {
@@ -77,7 +77,7 @@ func in(prefix, text string) string {
 	return prefix + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+prefix) + "\n"
 }
 
-// TestCut: a text that is too long is cut between words and marked.
+// TestCut checks that a text that is too long is cut between words, and that the cut is marked.
 func TestCut(t *testing.T) {
 	words := strings.Repeat("seven7 ", 200)
 	for _, one := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTorn: a line that several ranks wrote into is split into their lines. Prefixes in their usual
-// place, and texts that only mention a prefix, stay as they are.
+// TestTorn checks that a line that several ranks wrote into is split into the ranks' lines.
+// Prefixes in their usual place, and texts that only mention a prefix, must stay unchanged.
 func TestTorn(t *testing.T) {
 	for _, test := range []struct {
 		log  string
@@ -18,7 +18,7 @@ func TestTorn(t *testing.T) {
 	}{
 		{"loss 2.3[rank3]: ValueError: bad[rank1]: KeyError: 1", []string{"loss 2.3", "[rank3]: ValueError: bad", "[rank1]: KeyError: 1"}},
 		{"it/s][2023-09-10 11:45:59,207] [INFO] [launch.py:428] Killing", []string{"it/s]", "[2023-09-10 11:45:59,207] [INFO] [launch.py:428] Killing"}},
-		// From modelscope/ms-swift, issue 3934.
+		// This line is from modelscope/ms-swift, issue 3934.
 		{"g183:12:33 [3] NCCL INFO Trees\ng182:12:33 [1] NCCL INFO Channelg183:12:33 [3] NCCL INFO Channel 00/0", []string{"g183:12:33 [3] NCCL INFO Trees", "g182:12:33 [1] NCCL INFO Channel", "g183:12:33 [3] NCCL INFO Channel 00/0"}},
 		{"[default0]:[rank0]: Traceback", []string{"[default0]:[rank0]: Traceback"}},
 		{"w1: [rank0]: Traceback", []string{"w1: [rank0]: Traceback"}},
@@ -35,7 +35,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// TestTornRanks: each rank has its own failure.
+// TestTornRanks checks that each rank has its own failure if two ranks wrote into one line.
 func TestTornRanks(t *testing.T) {
 	r := signatures(t).Explain([]Source{read("log", "[rank0]: Traceback (most recent call last):[rank1]: Traceback (most recent call last):\n"+
 		"[rank0]:   File \"train.py\", line 10, in <module>\n[rank1]:   File \"train.py\", line 10, in <module>\n"+

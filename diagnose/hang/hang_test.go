@@ -13,7 +13,7 @@ import (
 	"preflight/facts"
 )
 
-// cluster returns four nodes with a launcher and two ranks each, which have all joined at w1.
+// cluster returns four nodes with a launcher and two ranks each. All ranks have joined at w1.
 func cluster() (nodes []Node) {
 	const port = 29500
 	for i := range 4 {
@@ -39,10 +39,10 @@ func cluster() (nodes []Node) {
 	return nodes
 }
 
-// of returns the ranks of a node, counted from 1.
+// of returns the ranks of a node. The first node is 1.
 func of(nodes []Node, node int) []facts.JobProcess { return nodes[node-1].Jobs.Processes[1:] }
 
-// each applies do to the ranks of some nodes.
+// each applies do to the ranks of the nodes with the given numbers.
 func each(nodes []Node, do func(*facts.JobProcess), numbers ...int) {
 	for _, n := range numbers {
 		for i := range of(nodes, n) {
@@ -83,7 +83,7 @@ func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		does func(nodes []Node)
-		want string // the answer
+		want string // the expected answer
 		code int
 	}{
 		{name: "all have met", does: func([]Node) {}, want: "8 of 8 ranks have joined at 10.0.0.1:29500; all have joined, so the hang comes after the rendezvous"},
@@ -234,7 +234,7 @@ func TestJudge(t *testing.T) {
 			p.PID, p.Launcher, p.Parent, p.User = 50, 0, 1, "bob"
 			p.Sockets = []facts.JobSocket{{State: facts.SocketListening, Address: "0.0.0.0", Port: 29500}}
 			n[0].Jobs.Processes = append(n[0].Jobs.Processes, p)
-			n[2].Jobs.Processes = append(n[2].Jobs.Processes, p) // on a node that no rank connects to
+			n[2].Jobs.Processes = append(n[2].Jobs.Processes, p) // the process is on a node that no rank connects to
 		}, code: 1, want: "8 of 8 ranks have joined at 10.0.0.1:29500; w1: rank 0 of another user's job (bob) listens on port 29500, the master port of this job"},
 		{name: "another job at another port is another question", does: func(n []Node) {
 			launcher, rank := n[1].Jobs.Processes[0], of(n, 2)[0]
@@ -325,7 +325,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPortOfTheJob: of two jobs, Judge takes the one with the named port.
+// TestPortOfTheJob checks that Judge reports on the job with the given port if there are two jobs.
 func TestPortOfTheJob(t *testing.T) {
 	nodes := cluster()
 	small := cluster()[1]
@@ -345,7 +345,7 @@ func TestPortOfTheJob(t *testing.T) {
 	}
 }
 
-// TestNamedMeeting: ranks without a port belong to the named endpoint.
+// TestNamedMeeting checks that ranks without a port belong to the job at the given endpoint.
 func TestNamedMeeting(t *testing.T) {
 	nodes := cluster()
 	each(nodes, func(p *facts.JobProcess) { p.Launcher, p.Address, p.Port = 0, "", 0 }, 1, 2, 3, 4)
@@ -363,7 +363,8 @@ func TestNamedMeeting(t *testing.T) {
 	}
 }
 
-// TestFixes: the fix commands contain what was seen.
+// TestFixes checks that the fix commands contain the process IDs, ports and paths that the nodes
+// reported.
 func TestFixes(t *testing.T) {
 	nodes := cluster()
 	of(nodes, 4)[0].State = "T"

@@ -19,16 +19,16 @@ import (
 // standing describes a process of a fixture.
 type standing struct {
 	pid, parent int
-	argv        string // words separated by blanks
+	argv        string // words separated by spaces
 	environ     string // variables separated by commas, "-" if they may not be read
 	state       string
-	started     int // seconds between the machine's start and the process's, of 1000
+	started     int // seconds from the start of the machine to the start of the process; the machine has run for 1000 seconds
 	exit        int
 	cwd         string
 	maps        string
-	sockets     []int // inodes
+	sockets     []int // inodes of the sockets
 	tracer      int
-	network     string // inode of its namespace, "" for our own
+	network     string // inode of the network namespace, "" for that of the test
 }
 
 // plant creates a /proc with the processes and with rows for net/tcp.
@@ -85,9 +85,9 @@ const rank = "PATH=/bin,HF_TOKEN=hf_secret,WORLD_SIZE=4,LOCAL_WORLD_SIZE=2,MASTE
 func TestLook(t *testing.T) {
 	launch := "/usr/bin/python3 -u -m deepspeed.launcher.launch --world_info=e30= --node_rank=0 --master_addr=10.0.0.1 --master_port=29500 train.py --master_port 7 --token hf_secret"
 	o := plant(t, header+
-		line("00000000:733C", "00000000:0000", "0A", 71)+ // 0.0.0.0:29500
-		line("0100000A:733C", "0200000A:9C40", "01", 72)+ // from 10.0.0.2
-		line("0100000A:733C", "0300000A:9C41", "03", 0)+ // half-open from 10.0.0.3
+		line("00000000:733C", "00000000:0000", "0A", 71)+ // listens on 0.0.0.0:29500
+		line("0100000A:733C", "0200000A:9C40", "01", 72)+ // connection from 10.0.0.2
+		line("0100000A:733C", "0300000A:9C41", "03", 0)+ // half-open connection from 10.0.0.3
 		line("0100000A:9C42", "0100000A:733C", "01", 73)+
 		line("0100000A:9C43", "050011AC:0050", "02", 74), // connects to 172.17.0.5:80
 		standing{pid: 1, argv: "/sbin/init", state: "S"},
@@ -139,8 +139,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestSlurm: a task of srun is a rank unless it starts a launcher, and a batch script is not a
-// rank. Debuggers and other network namespaces are recognised.
+// TestSlurm checks that a task of srun is a rank unless the task starts a launcher, and that a
+// batch script is not a rank. Look must also recognize debuggers and other network namespaces.
 func TestSlurm(t *testing.T) {
 	const task = "SLURM_PROCID=1,SLURM_LOCALID=0,SLURM_NODEID=1,SLURM_NTASKS=2"
 	o := plant(t, header,
@@ -175,7 +175,7 @@ func TestSlurm(t *testing.T) {
 	}
 }
 
-// TestLaunchers: launchers are recognised from their command lines, with their rendezvous.
+// TestLaunchers checks that launchers and their rendezvous are recognized from command lines.
 func TestLaunchers(t *testing.T) {
 	for line, want := range map[string]string{
 		"/usr/bin/python3 /usr/local/bin/torchrun --nnodes=2:4 --nproc-per-node 8 --rdzv-backend c10d --rdzv_endpoint=w1 --rdzv-id=run7 train.py --rdzv-id=no": "launcher torchrun w1:29400 run7 2:4 8",
@@ -199,8 +199,8 @@ func TestLaunchers(t *testing.T) {
 	}
 }
 
-// TestLocks: a rank has the torch build locks that it can see, with the process that holds each
-// open.
+// TestLocks checks that a rank has the torch build locks that it can see, each with the process
+// that holds it open.
 func TestLocks(t *testing.T) {
 	at := func(pid int, file string) string { return fmt.Sprintf("/proc/%d/root%s", pid, file) }
 	held, left, named := "/home/ann/.cache/torch_extensions/py311_cu124/fused_adam/lock", "/home/ann/.cache/torch_extensions/py311_cu124/shm_comm/lock", "/scratch/ops/cpu_adam/lock"
@@ -208,7 +208,7 @@ func TestLocks(t *testing.T) {
 		standing{pid: 100, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=0,HOME=/home/ann", state: "S"},
 		standing{pid: 101, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=1,HOME=/home/ann,TORCH_EXTENSIONS_DIR=/scratch/ops", state: "S"},
 		standing{pid: 102, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=2,HOME=/home/ann,XDG_CACHE_HOME=/scratch/cache", state: "S"},
-		standing{pid: 103, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=3,HOME=/home/ann", state: "D"}, // its home directory may be on a server that does not answer
+		standing{pid: 103, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=3,HOME=/home/ann", state: "D"}, // the rank's home directory may be on a server that does not answer
 		standing{pid: 104, parent: 1, argv: "/usr/bin/python3 -m build", state: "S"},
 		standing{pid: 105, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=4,HOME=/home/ann,TORCH_EXTENSIONS_DIR=ops", state: "S", cwd: "/job"},
 	)
@@ -237,8 +237,8 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// TestOOMKills: kills in a rank's own cgroup count, and kills in those above with a limit, in both
-// cgroup versions.
+// TestOOMKills checks that kills in a rank's own cgroup count, and kills in parent cgroups with a
+// memory limit, in both cgroup versions.
 func TestOOMKills(t *testing.T) {
 	const v2, v1 = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 	for name, c := range map[string]struct {

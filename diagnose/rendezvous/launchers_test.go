@@ -11,8 +11,8 @@ import (
 	"preflight/facts"
 )
 
-// TestSilentLaunchers: launchers without recent heartbeats are named, by the clock of their own
-// node if it has read the store.
+// TestSilentLaunchers checks that launchers without recent heartbeats are named. If a launcher's
+// own node has read the store, the clock of that node counts.
 func TestSilentLaunchers(t *testing.T) {
 	heard := func(address string, pid int, ago float64) facts.Gatherer {
 		return facts.Gatherer{Address: address, PID: pid, Silent: &ago}
@@ -27,7 +27,7 @@ func TestSilentLaunchers(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		seen map[string]*facts.Gathering
-		want []string // nodes, summary
+		want []string // nodes and summary
 	}{
 		{"all beat", map[string]*facts.Gathering{"w1": agreed(heard("w1", 5, 2), heard("w3", 7, 14))}, nil},
 		{"one does not", map[string]*facts.Gathering{"w1": agreed(heard("w1", 5, 2), heard("w3.cluster", 7, 95)), "w3": nil},

@@ -22,8 +22,8 @@ func shutOut(hop facts.Hop, outcome facts.PathOutcome) *facts.Endpoint {
 	return &facts.Endpoint{Addresses: []string{"10.0.0.1"}, Failed: hop, Outcome: outcome, Error: "no answer in time"}
 }
 
-// TestOwnLoopback: what a node finds at its own loopback address says nothing about the other
-// nodes.
+// TestOwnLoopback checks that results at a node's own loopback address do not count as results
+// about the other nodes.
 func TestOwnLoopback(t *testing.T) {
 	for _, endpoint := range []string{"localhost:29500", "127.0.0.1:29500", "[::1]:29500"} {
 		r := Report{Endpoint: endpoint, Here: *shutOut(facts.HopConnect, facts.PathRefused)}
@@ -45,7 +45,7 @@ func TestJudgeEndpoint(t *testing.T) {
 		name string
 		here *facts.Endpoint
 		seen map[string]*facts.Endpoint // nil if the node was lost
-		want []string                   // verdict, nodes, summary
+		want []string                   // verdict, nodes and summary
 		code int
 	}{
 		{"a store everywhere", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": store("10.0.0.1")}, nil, 0},
