@@ -26,7 +26,7 @@ type accelerateCommand struct {
 	Config string   `json:"config"`
 }
 
-// accelerateOutcome is the result: one of three fields is set.
+// accelerateOutcome is the result of a command. One of three fields is set.
 type accelerateOutcome struct {
 	Refused  string            `json:"refused"`
 	Command  []string          `json:"command"`
@@ -47,8 +47,8 @@ type acceleratedTorch struct {
 	Arguments  []string `json:"arguments"`
 }
 
-// TestAccelerateArgs lets a real accelerate and preflight read the same commands. The command that
-// accelerate starts is read as such again.
+// TestAccelerateArgs lets a real accelerate and preflight read the same commands. If accelerate
+// starts another launcher, preflight must also read that launcher's command in the same way.
 func TestAccelerateArgs(t *testing.T) {
 	d := dealer{Rand: rand.New(rand.NewPCG(seed(t), 115))}
 	var commands []accelerateCommand
@@ -77,8 +77,8 @@ func TestAccelerateArgs(t *testing.T) {
 }
 
 // differAccelerate compares the result of a command with preflight's prediction. preflight refuses
-// some commands in its own words: those that start one process, and those whose result depends on
-// the machine.
+// some commands in its own words: commands that start one process, and commands whose result
+// depends on the machine.
 func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kind, diff string) {
 	typed, err := args.Parse(append([]string{"accelerate-launch"}, c.Argv...), "", args.Surroundings{
 		Getenv: func(string) string { return "" },
@@ -114,7 +114,7 @@ func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kin
 	if err != nil {
 		return "deepspeed", "cannot be read: " + err.Error(), sides
 	}
-	// Fields that the command itself does not contain.
+	// The command itself does not contain these fields.
 	started.Program, started.Notes, started.ConfigFile = typed.Program, typed.Notes, typed.ConfigFile
 	if !equal(started, typed) {
 		kind, diff = difference("deepspeed", started, typed)
@@ -122,8 +122,8 @@ func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kin
 	return "deepspeed", kind, diff
 }
 
-// torchOf converts options back to those of torch.distributed.run. Options without meaning there
-// stay as they were.
+// torchOf converts options back to those of torch.distributed.run. Options that have no meaning in
+// torch.distributed.run stay unchanged.
 func torchOf(o args.Typed, want *acceleratedTorch) *acceleratedTorch {
 	got := &acceleratedTorch{
 		Nodes: strconv.Itoa(o.MinNodes), PerNode: o.PerNode, Backend: o.Rendezvous, Endpoint: o.RdzvEndpoint, NodeRank: strconv.Itoa(o.NodeRank),
@@ -142,7 +142,7 @@ func torchOf(o args.Typed, want *acceleratedTorch) *acceleratedTorch {
 	return got
 }
 
-// accelerateValues are options with values, valid values first.
+// accelerateValues maps options to values, with valid values first.
 var accelerateValues = map[string][]string{
 	"num_processes":                {"16", "8", "4", "1", "15", "x", "-1", "0"},
 	"num_machines":                 {"2", "2", "4", "1", "0"},
@@ -160,7 +160,7 @@ var accelerateValues = map[string][]string{
 	"rdzv_conf":                    {"timeout=900"},
 }
 
-// accelerateFlags are options without values.
+// accelerateFlags lists options without values.
 var accelerateFlags = []string{"use_deepspeed", "use_deepspeed", "use_deepspeed", "multi_gpu", "use_fsdp", "same_network", "module", "no_python", "cpu", "debug", "quiet"}
 
 func (d dealer) accelerate() accelerateCommand {
@@ -213,7 +213,8 @@ func (d dealer) accelerateOption(name string) []string {
 	return []string{"--" + name, pick(d.Rand, values...)}
 }
 
-// accelerateConfig returns a file as `accelerate config` writes it, or nearly so.
+// accelerateConfig returns a configuration file in the form that `accelerate config` writes, or
+// with small mistakes.
 func (d dealer) accelerateConfig() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "compute_environment: LOCAL_MACHINE\ndistributed_type: %s\n", pick(d.Rand, "DEEPSPEED", "DEEPSPEED", "MULTI_GPU", "FSDP", "'NO'"))

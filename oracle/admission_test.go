@@ -13,10 +13,10 @@ import (
 	"preflight/facts"
 )
 
-// TestRanksAreMet lets ranks of every torch call the store of a drill, in every generation that the
-// store speaks. The drill must distinguish them from our own nodes, which must meet as if no rank
-// had called. Ranks of torch 2.5 and newer are not harmed: they find their own store after ours has
-// ended.
+// TestRanksAreMet lets ranks of every torch release connect to the store of a drill, in every
+// generation of the protocol that the store supports. The drill must distinguish these ranks from
+// preflight's own nodes, which must meet as if no rank had connected. Ranks of torch 2.5 and newer
+// must not be harmed: they find their own store after the drill's store has ended.
 func TestRanksAreMet(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r release) {
 		for _, g := range []facts.Generation{facts.GenerationLegacy, facts.GenerationValidates, facts.GenerationPings} {

@@ -6,7 +6,7 @@ package oracle_test
 
 import "strings"
 
-// flags and valued contain the options of all releases; no release has all of them.
+// flags and valued contain the options of all releases. No release has all of these options.
 var (
 	flags = []string{"module", "no_python", "no_local_rank", "no_ssh_check", "no_ssh", "force_multi", "force_multi", "save_pid", "bind_cores_to_rank", "quiet",
 		"elastic_training"}
@@ -36,7 +36,7 @@ var (
 		"hostfile", "launcher"}
 )
 
-// option returns any option, with a value if it takes one.
+// option returns a random option, with a value if the option takes one.
 func (d dealer) option() []string {
 	if d.once(2) {
 		return d.spelled(pick(d.Rand, flags...))
@@ -45,7 +45,8 @@ func (d dealer) option() []string {
 	return d.spelled(name, pick(d.Rand, valued[name]...))
 }
 
-// spelled returns an option in one of the spellings that argparse accepts, or nearly so.
+// spelled returns an option in one of the spellings that argparse accepts, or in a similar
+// spelling.
 func (d dealer) spelled(name string, value ...string) []string {
 	if short := map[string]string{"include": "-i", "exclude": "-e", "hostfile": "-H", "quiet": "-q"}[name]; short != "" && d.once(3) {
 		if len(value) > 0 && d.once(3) {
@@ -63,12 +64,12 @@ func (d dealer) spelled(name string, value ...string) []string {
 		return []string{"--" + name + "=" + value[0]}
 	}
 	if d.once(100) {
-		return []string{"--" + name} // its value is missing, or it is a flag
+		return []string{"--" + name} // the option is a flag, or its value is missing
 	}
 	return append([]string{"--" + name}, value...)
 }
 
-// garbage returns a word that is no option, a wrong option, or nothing.
+// garbage returns a word that is not an option, a wrong option, or nothing.
 func (d dealer) garbage() string {
 	return pick(d.Rand, "--", "-", "-h", "--help", "--nope", "--nope=1", "-x", "-Hq", "-qH", "-qi", "-iw1", "-i=", "-1", "-1.5", "-e", "---", "--=", "--=x", "-=",
 		"--module=1", "--no", "--no_", "--n", "--num", "--m", "--master", "--quiet=", "-q1", "-qq", "- x", "--a b", "--hostfile ", "-é", "--é", "--version", "-v", "",

@@ -12,24 +12,24 @@ import (
 	"strings"
 )
 
-// command is a `deepspeed …` with all files and variables that it reads.
+// command is a `deepspeed …` command with all files and variables that it reads.
 type command struct {
 	Argv        []string          `json:"argv"` // arguments after `deepspeed`
 	Env         map[string]string `json:"env"`
-	Files       map[string][]byte `json:"files"` // by path below the directory of the release
+	Files       map[string][]byte `json:"files"` // contents of files, by path below the directory of the release
 	Python      string            `json:"python"`
 	Accelerator string            `json:"accelerator"`
 	Devices     int               `json:"devices"`
 }
 
-// dealer generates commands like a person who knows the options but makes mistakes: most of a
-// command is right, and the wrong parts are made of meaningful pieces.
+// dealer generates commands like those of a person who knows the options but makes mistakes. Most
+// of a command is right, and the wrong parts consist of meaningful pieces.
 type dealer struct {
 	*rand.Rand
-	root         string // contains the directories home and work
+	root         string // the directory that contains home and work
 	accelerators []string
 	devices      []int // possible numbers of devices
-	namesEnvFile bool  // DeepSpeed reads DS_ENV_FILE; the probe reads it in any case
+	namesEnvFile bool  // DeepSpeed reads DS_ENV_FILE; the probe always reads it
 }
 
 // once returns true in one of n cases.
@@ -51,13 +51,13 @@ func (d dealer) deal() command {
 	d.writeEnvFiles(c)
 	c.Argv = d.argv(names)
 	if slices.Contains(c.Argv, "impi") || slices.Contains(c.Argv, "--launcher=impi") {
-		// DeepSpeed would then ask numactl for the cores of this machine.
+		// With these options DeepSpeed would ask numactl for the cores of this machine.
 		c.Argv = slices.DeleteFunc(c.Argv, func(word string) bool { return strings.HasPrefix(word, "--bind_cores") })
 	}
 	return c
 }
 
-// names returns names of hosts, most of them plain.
+// names returns the names of hosts, most of them simple names.
 func (d dealer) names() []string {
 	names := []string{"w1", "w2", "w3", "w4"}[:1+d.IntN(4)]
 	if d.once(4) {
@@ -120,7 +120,7 @@ func (d dealer) setEnvironment(env map[string]string) {
 	}
 }
 
-// withheld replaces a value that is not in the facts.
+// withheld is the text that replaces a value that is not in the facts.
 const withheld = "…"
 
 func (d dealer) value() string {
@@ -158,7 +158,7 @@ func (d dealer) envFile() string {
 	return text.String()
 }
 
-// argv returns a command line, which can mostly be parsed.
+// argv returns a command line, which in most cases can be parsed.
 func (d dealer) argv(names []string) []string {
 	var argv []string
 	if !d.once(8) {

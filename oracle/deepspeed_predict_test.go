@@ -24,8 +24,8 @@ import (
 	"preflight/probe"
 )
 
-// predictor returns preflight's view of a command: it writes the files, reads the environment as
-// the probe does, reads the command and the hostfile, and predicts.
+// predictor returns preflight's prediction for a command. It writes the files, reads the
+// environment as the probe does, reads the command and the hostfile, and predicts the launch.
 type predictor struct {
 	t       *testing.T
 	version string
@@ -42,7 +42,7 @@ func newPredictor(t *testing.T, version, root string) predictor {
 		os.Clearenv()
 		for _, entry := range environ {
 			name, value, _ := strings.Cut(entry, "=")
-			_ = os.Setenv(name, value) // its earlier value
+			_ = os.Setenv(name, value) // restores the earlier value
 		}
 	})
 	work := filepath.Join(root, "work")
@@ -87,7 +87,7 @@ func (p predictor) predict(c command) outcome {
 	for _, word := range prediction.Command {
 		o.Command = append(o.Command, p.told.Replace(word))
 	}
-	o.Local = prediction.Local || prediction.NoSSH // its only node is started here
+	o.Local = prediction.Local || prediction.NoSSH // the only node is this machine
 	o.Changed = map[string]string{}
 	for _, s := range prediction.CommandEnv {
 		o.Changed[s.Name] = s.Value
@@ -95,7 +95,7 @@ func (p predictor) predict(c command) outcome {
 	return o
 }
 
-// launch takes the same steps as preflight.NewPlan.
+// launch predicts a launch in the same steps as preflight.NewPlan.
 func (p predictor) launch(typed args.Typed, c command, head *facts.Node) (launch.Prediction, error) {
 	if err := typed.Refused(); err != nil {
 		return launch.Prediction{}, err
@@ -115,8 +115,8 @@ func (p predictor) launch(typed args.Typed, c command, head *facts.Node) (launch
 	return launch.Predict(options, head)
 }
 
-// envFileProblem returns the first line of the files that ends a launch. Predict leaves this to the
-// check launcher-env.
+// envFileProblem returns the first line of the files that ends a launch. Predict leaves such lines
+// to the check launcher-env.
 func envFileProblem(files []facts.EnvFile) error {
 	for _, file := range files {
 		_, problems := launch.ParseEnvFile(file)
@@ -129,7 +129,7 @@ func envFileProblem(files []facts.EnvFile) error {
 	return nil
 }
 
-// look returns what the probe sees of the launching machine.
+// look returns the facts that the probe finds on the launching machine.
 func (p predictor) look(c command) *facts.Node {
 	head := &facts.Node{}
 	options := probe.Options{WorkDir: filepath.Join(p.root, "work")}
@@ -152,7 +152,7 @@ func (p predictor) look(c command) *facts.Node {
 	return head
 }
 
-// plant writes the files of the command, and removes those of the last one.
+// plant writes the files of the command, and removes the files of the previous command.
 func (p predictor) plant(files map[string][]byte) {
 	for _, directory := range []string{"home", "work"} {
 		entries, err := os.ReadDir(filepath.Join(p.root, directory))
@@ -197,10 +197,10 @@ func undecodable(err error) bool {
 	return ok && strings.HasPrefix(line.DeepSpeed, "UnicodeDecodeError")
 }
 
-// ownWords begins messages that only preflight has.
+// ownWords is the beginning of messages that only preflight has.
 const ownWords = "preflight: "
 
-// parsedOf converts options back to argparse's.
+// parsedOf converts preflight's options back to those of argparse.
 func parsedOf(o args.Typed) *parsedArgs {
 	limit := func(l hostfile.Limit) int {
 		if !l.Given {

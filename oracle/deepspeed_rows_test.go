@@ -6,8 +6,8 @@ package oracle_test
 
 import "path/filepath"
 
-// handPicked returns the commands that a person chose: every kind of hostfile line, every filter,
-// every trap of the environment.
+// handPicked returns commands that a person chose. They cover every kind of hostfile line, every
+// filter and every trap of the environment.
 func handPicked(root string) []command {
 	plain := func() command {
 		return command{
@@ -46,7 +46,7 @@ func handPicked(root string) []command {
 	return all
 }
 
-// hostfiles are single lines or whole files.
+// hostfiles lists texts of hostfiles, which are single lines or whole files.
 var hostfiles = []string{
 	"", "\n", "# nothing", "w slots=4", "w\tslots=4", "  w   slots=4  ", "w slots=4 max_slots=8", "w slots=4 # c", "w slots=4,", "w slots=4x", "w slots=4.5",
 	"w slots=1_0", "w slots=04", "w slots=0", "w slots=4 slots=8", "w max_slots=8 slots=4", "w", "w slots=", "w slots =4", "w slots= 4", "w Slots=4",
@@ -55,14 +55,14 @@ var hostfiles = []string{
 	"w slots=2\nw.domain slots=2", "w slots=2 \n\n#c\n x slots=3", "slots=4", "w slots=4\x00", "w slots=\xff4", "\x85w slots=2", "w\u2028slots=2", "w \u2029 slots=2",
 }
 
-// filters are for hosts w0 to w2 with 2, 4 and 3 slots.
+// filters lists filters for the hosts w0 to w2 with 2, 4 and 3 slots.
 var filters = []string{
 	"w0", "w1", "w0@w1:0,2", "w1:0,2", "w1:2,0", "w1:0@w1:2", "w1:2@w1:0", "w1:0,0", "w1:9", "w1:-1", "w1: 1", "w1:1 ", "w1:0-2", "w0@", "@", "@w0", "w0@@w1",
 	"w9", "w9:0", "w0:", "w0:a", "w0:0:1", "::1", "w0:0,1@w1:0,1,2,3@w2:0,1,2", "w0:0,1@w1@w2", "w2@w0", " w0", "w0 ", "w1:1_0", "w1:+1", "w1:01", "w0@w0",
 	"w0@w0:1", "w0:1@w0", "w9@w0:a", "w0:a@w9", "w0:0:1@w9", "w1:0,9,a", "w1:0@w1:0", "w0:0@w1:7@w9",
 }
 
-// commandLines are for the same hosts.
+// commandLines lists command lines for the same hosts as filters.
 var commandLines = [][]string{
 	{}, {"--help"}, {"-h", "train.py"}, {"train.py"}, {"train.py", "--help"}, {"train.py", "-H", "x", "--", "--num_gpus"}, {"--", "train.py"}, {"--", "train.py", "--", "a"},
 	{"--num-gpus", "2", "train.py"}, {"--num-gpus=2", "train.py"}, {"--num_gpus", "train.py"}, {"--num_gpus=", "train.py"}, {"--num_gpus", "-1", "train.py"},
@@ -90,7 +90,7 @@ var commandLines = [][]string{
 	{"--master_addr", "-1", "train.py"}, {"--master_addr", "--x", "train.py"}, {"--launcher_args", "-x y", "train.py"}, {"--launcher_args", "-x", "train.py"}, {"--launcher_args=-x", "train.py"},
 }
 
-// envFiles are texts of a .deepspeed_env.
+// envFiles lists texts of a .deepspeed_env.
 var envFiles = []string{
 	"", "\n", "NCCL_DEBUG=INFO", "NCCL_DEBUG=INFO\n\n", "#…\nNCCL_DEBUG=INFO\n", "#…=…\n", "export NCCL_DEBUG=INFO\n", " NCCL_DEBUG = INFO \n", "NCCL_DEBUG=a=b\n", "NCCL_DEBUG=\n",
 	"NCCL_DEBUG=\"a b\"\n", "NCCL_DEBUG='a'\n", "NCCL_DEBUG=a b\n", "NCCL_DEBUG=a;b\n", "NCCL_DEBUG=$HOME\n", "NCCL_DEBUG\n", "=…\n", "TOKEN=…\n", "PATH=/x\r\n", "PYTHONPATH=/x\n",

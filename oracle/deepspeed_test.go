@@ -24,15 +24,15 @@ import (
 type runnerRelease struct {
 	version string
 	venv    string
-	// accelerators are those that work without additional packages.
+	// accelerators lists the accelerators that work without additional packages.
 	accelerators []string
-	// devices are the numbers of accelerators that it finds. With none, later releases choose the
-	// CPU.
+	// devices lists the numbers of accelerators that the release finds. If there are none, later
+	// releases choose the CPU.
 	devices []int
 }
 
-// runnerReleases are the releases before and after changes of the launcher: filters, quoting,
-// options, environment files.
+// runnerReleases lists the releases before and after changes of the launcher. The changes concern
+// filters, quoting, options and environment files.
 var runnerReleases = []runnerRelease{
 	{"0.7.7", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
 	{"0.9.5", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
@@ -47,7 +47,7 @@ var runnerReleases = []runnerRelease{
 	{"0.19.8", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
 }
 
-// commandsEach is the number of random commands for every release.
+// commandsEach is the number of random commands for each release.
 const commandsEach = 5000
 
 // outcome is the result of a command, in DeepSpeed's terms.
@@ -58,12 +58,13 @@ type outcome struct {
 	Command []string          `json:"command"`
 	Changed map[string]string `json:"changed"`
 	Local   bool              `json:"-"` // the ranks start on this machine
-	// EnvFile is DeepSpeed's error for a .deepspeed_env, if it gets as far as reading it.
+	// EnvFile is DeepSpeed's error for a .deepspeed_env, if DeepSpeed gets as far as reading the
+	// file.
 	EnvFile string `json:"-"`
 }
 
-// parsedArgs are the options with argparse's names. An option that a release lacks has the default
-// of the other releases.
+// parsedArgs holds the options with argparse's names. An option that a release lacks has the
+// default of the other releases.
 type parsedArgs struct {
 	Hostfile          string   `json:"hostfile"`
 	Include           string   `json:"include"`
@@ -90,7 +91,7 @@ type parsedArgs struct {
 	UserScript        string   `json:"user_script"`
 	UserArgs          []string `json:"user_args"`
 	BindCoresToRank   bool     `json:"bind_cores_to_rank"`
-	BindCoreList      string   `json:"bind_core_list"` // "" is none; the same for SSHPort 0 and VenvScript ""
+	BindCoreList      string   `json:"bind_core_list"` // "" means none, as do SSHPort 0 and VenvScript ""
 	SSHPort           int      `json:"ssh_port"`
 	VenvScript        string   `json:"venv_script"`
 	LogLevel          string   `json:"log_level"`
@@ -110,7 +111,7 @@ type activeHost struct {
 	Slots []int
 }
 
-// UnmarshalJSON decodes a pair from Python.
+// UnmarshalJSON decodes a pair of name and slots from Python.
 func (h *activeHost) UnmarshalJSON(text []byte) error {
 	pair := []any{&h.Name, &h.Slots}
 	return json.Unmarshal(text, &pair)
@@ -125,8 +126,8 @@ func TestDeepSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := make([]answered, len(runnerReleases))
-	// All releases answer first, as many at once as there are processors. preflight must change its
-	// working directory, so it reads for one release after another.
+	// First all releases answer, as many at once as there are processors. preflight must change its
+	// working directory, so it reads the commands for one release after another.
 	t.Run("ask", func(t *testing.T) {
 		for i, r := range runnerReleases {
 			t.Run(r.version, func(t *testing.T) {
@@ -152,9 +153,9 @@ func seed(t *testing.T) uint64 {
 	return seed
 }
 
-// answered are commands with the results of one release.
+// answered holds commands with the results of one release.
 type answered struct {
-	root     string // the directory below which they run
+	root     string // the directory below which the commands run
 	commands []command
 	said     []outcome
 }
@@ -194,7 +195,7 @@ func (r runnerRelease) compare(t *testing.T, a answered) {
 	tally.check(t)
 }
 
-// ask returns the results of the real release, which runs without our environment.
+// ask returns the results of the real release, which runs without this process's environment.
 func (r runnerRelease) ask(t *testing.T, root string, commands []command) []outcome {
 	t.Helper()
 	home := filepath.Join(oracleHome(), "deepspeed")
@@ -216,15 +217,16 @@ func (o outcome) withheld() outcome {
 	return o
 }
 
-// deliberate matches errors for commands that DeepSpeed accepts but that cannot work, so preflight
-// refuses them.
+// deliberate matches preflight's errors for commands that DeepSpeed accepts but that cannot work.
+// preflight refuses them deliberately.
 var deliberate = regexp.MustCompile(`--(master|ssh)_port 0 |holds a NUL byte|names no host; .* before 0\.8\.0| is empty: `)
 
-// Errors that preflight reports earlier than DeepSpeed does.
+// preflight reports these errors earlier than DeepSpeed does.
 const (
-	// bothWays is the error of launch.py on every node.
+	// bothWays is the error that launch.py reports on every node.
 	bothWays = "ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time."
-	// noLauncher is the error for an empty --launcher. It comes last, and only with several nodes.
+	// noLauncher is the error for an empty --launcher. DeepSpeed reports it last, and only with
+	// several nodes.
 	noLauncher = "NotImplementedError: Unknown launcher "
 	// noHosts is the error of launch.py if no host takes part and the runner had no reason to
 	// contact the first host.
@@ -241,7 +243,7 @@ func outcomeDifference(want, got outcome) (kind, diff string) {
 			return "", ""
 		}
 		return "refused: " + want.Refused + " / " + got.Refused, fmt.Sprintf("-want %s\n+got  %s", want.Refused, got.Refused)
-	case want.Parsed.Autotuning != "": // the tuner then launches commands of its own choice
+	case want.Parsed.Autotuning != "": // with autotuning, the tuner launches commands of its own choice
 		return "", ""
 	case want.Local != got.Local:
 		return difference("local", want.Local, got.Local)
@@ -263,7 +265,7 @@ func sameRefusal(want, got outcome) bool {
 	switch {
 	case want.Refused == got.Refused, want.Refused != "" && exceptionClass.ReplaceAllString(want.Refused, "") == got.Refused:
 		return true
-	case want.Refused == "exit 0": // help, which starts nothing; preflight has its own text for this
+	case want.Refused == "exit 0": // the command prints help and starts nothing; preflight has its own text for this
 		return got.Refused != ""
 	case strings.HasPrefix(got.Refused, ownWords):
 		return deliberate.MatchString(got.Refused)
@@ -274,7 +276,7 @@ func sameRefusal(want, got outcome) bool {
 	case got.Refused == bothWays:
 		return slices.Contains(want.Command, "--no_python") && slices.Contains(want.Command, "--module")
 	}
-	return want.Refused != "" && want.Refused == got.EnvFile // Predict does not look for this reason
+	return want.Refused != "" && want.Refused == got.EnvFile // Predict does not check for this error
 }
 
 // tally counts the outcomes by kind.
@@ -296,7 +298,7 @@ func (t tally) String() string {
 	return strings.TrimSuffix(text.String(), ", ")
 }
 
-// check fails the test unless the commands are varied enough to prove something.
+// check fails the test if the commands are not varied enough.
 func (t tally) check(test *testing.T) {
 	for _, kind := range []string{"started pdsh", "started mpirun", "started srun", "started /usr/bin/python3", "started ", "deepspeed", "exit 0",
 		"ValueError", "IndexError", "NotImplementedError"} {

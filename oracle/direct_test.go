@@ -13,8 +13,8 @@ import (
 )
 
 // TestDirectDeclarations compares the CUDA and NCCL declarations of the direct engine of the smoke
-// test with the headers in the wheels of torch, and looks up each function in the libnccl next to
-// them.
+// test with the headers in the wheels of torch, and looks up each function in the libnccl that is
+// next to the headers.
 func TestDirectDeclarations(t *testing.T) {
 	declarations, err := filepath.Abs("../drill/smoke/direct")
 	if err != nil {
@@ -39,8 +39,8 @@ func TestDirectDeclarations(t *testing.T) {
 	}
 }
 
-// compiled compiles a program that prints the declarations. Unless OURS is defined, it compiles
-// only if each function has the parameters and the result that we assume.
+// compiled compiles a program that prints the declarations. Unless OURS is defined, the program
+// compiles only if each function has the parameters and the result that the direct engine assumes.
 func compiled(t *testing.T, flags ...string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "declared")

@@ -17,10 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// equal reports whether two values are equal; nil and empty are equal.
+// equal reports whether two values are equal. A nil value equals an empty one.
 func equal(want, got any) bool { return gocmp.Equal(want, got, cmpopts.EquateEmpty()) }
 
-// difference returns the difference between two values, and as its kind the first line of it.
+// difference returns the difference between two values. The kind is the first line of the
+// difference.
 func difference(what string, want, got any) (kind, diff string) {
 	diff = gocmp.Diff(want, got, cmpopts.EquateEmpty())
 	for line := range strings.Lines(diff) {
@@ -31,7 +32,7 @@ func difference(what string, want, got any) (kind, diff string) {
 	return what, diff
 }
 
-// disputes are disagreements by kind, with the smallest example of each.
+// disputes maps kinds of disagreements to the smallest example of each kind.
 type disputes map[string]*dispute
 
 type dispute struct {
@@ -60,7 +61,7 @@ func (d disputes) add(kind string, c command, diff string) {
 	}
 }
 
-// particulars matches the details that make two disagreements of one kind look different.
+// particulars matches details in which two disagreements of the same kind may differ.
 var particulars = regexp.MustCompile(`'[^']*'|"[^"]*"|[0-9]+|\[[^\]]*\]|entries for .*, unable|bad entry: .*, unable`)
 
 func (d disputes) sorted() []*dispute {

@@ -52,7 +52,7 @@ func TestDeepSpeedConfig(t *testing.T) {
 			for i, want := range all {
 				got := readErrors(dsconfig.Read(read(t, filepath.Join(home, python, "bin/python"), configs[i].Text), release, configs[i].World))
 				got = got[:min(len(got), max(1, len(want)))]
-				for j := range got { // if the refusal is long, ours is its beginning
+				for j := range got { // if the refusal is long, preflight's text is its beginning
 					if j < len(want) && got[j] != "" && strings.HasPrefix(classPath.ReplaceAllString(want[j], "$1"), got[j]) {
 						got[j] = want[j]
 					}
@@ -70,7 +70,7 @@ func TestDeepSpeedConfig(t *testing.T) {
 	}
 }
 
-// read returns a configuration as the launching machine has it, with this interpreter.
+// read returns a configuration as the launching machine reads it with the given Python interpreter.
 func read(t *testing.T, python, text string) dsconfig.File {
 	t.Helper()
 	config := dsconfig.File{Path: "ds.json", JSON: text}
@@ -104,7 +104,7 @@ func readErrors(config *dsconfig.Config) []string {
 	return all
 }
 
-// dsConfigs returns many configurations: of every setting in the table of sections below, with
+// dsConfigs returns many configurations. They cover every setting in its table of sections, with
 // valid and invalid values.
 func dsConfigs(r *rand.Rand) []dsConfig {
 	values := []any{true, false, 0, 1, 2, 3, -1, 7, 0.5, 1.5, "1", "true", "x", "auto", nil, []any{}, map[string]any{}, 5e8}
@@ -150,7 +150,7 @@ func dsConfigs(r *rand.Rand) []dsConfig {
 			}
 			for range 1 + r.IntN(2) {
 				section[pick(r, sections[name]...)] = pick(r, values...)
-				if name == "comms_logger" || name == "tensorboard" { // old releases do not know "auto" there, and no program replaces it
+				if name == "comms_logger" || name == "tensorboard" { // old releases do not accept "auto" in these sections, and no program replaces it
 					maps.DeleteFunc(section, func(_ string, value any) bool { return value == "auto" })
 				}
 			}
@@ -176,7 +176,7 @@ func dsConfigs(r *rand.Rand) []dsConfig {
 	return all
 }
 
-// mangled changes some of the texts into Hjson, or into invalid texts.
+// mangled converts some of the texts to Hjson or to invalid texts.
 func mangled(r *rand.Rand, text string) string {
 	old, new := "", ""
 	switch r.IntN(24) {

@@ -21,8 +21,8 @@ import (
 	"preflight/probe"
 )
 
-// TestGathering reads from a real torchrun that waits for another one its node rank and what it has
-// agreed on. Then both must go on undisturbed.
+// TestGathering reads the node rank and the agreed state of a real torchrun that waits for a second
+// torchrun. After that, both must continue undisturbed.
 func TestGathering(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r release) {
 		port := freePort(t)
@@ -57,9 +57,9 @@ func TestGathering(t *testing.T) {
 	})
 }
 
-// TestRoll uses a real torchrun with its static backend, with the second of three nodes late. The
-// store's own count must show that the first and the third have joined. Then the second one joins,
-// and the ranks must train undisturbed.
+// TestRoll uses a real torchrun with its static backend, in which the second of three nodes is
+// late. The store's own count must show that the first and the third node have joined. After that
+// the second node joins, and the ranks must train undisturbed.
 func TestRoll(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r release) {
 		port := freePort(t)
@@ -118,13 +118,13 @@ func awaitGathering(t *testing.T, port int) facts.Gathering {
 // Debian's 1.13 does with Python 3.11.
 func failsAnyway(r release) bool { return r.generation == facts.GenerationLegacy }
 
-// isAlive reports whether a launcher has recently updated the store, which it does every five
-// seconds.
+// isAlive reports whether a launcher has recently updated the store. Launchers update the store
+// every five seconds.
 func isAlive(who facts.Gatherer) bool {
 	return who.Silent != nil && *who.Silent >= 0 && *who.Silent < 10
 }
 
-// placeOf returns where a launcher on this machine was told to meet, and its node rank.
+// placeOf returns the rendezvous settings and the node rank of a launcher on this machine.
 func placeOf(t *testing.T, pid int) facts.Meeting {
 	t.Helper()
 	seen, err := jobs.Look(t.Context(), probe.Options{}, 0, nil)

@@ -15,8 +15,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// TestGlooCalls lets ranks of every torch meet over gloo, and counts the other ranks that called
-// each rank. The byte-wise order of the addresses decides who calls.
+// TestGlooCalls lets ranks of every torch release meet over gloo, and counts the other ranks that
+// connected to each rank. The byte-wise order of the addresses decides which rank connects.
 func TestGlooCalls(t *testing.T) {
 	addresses := []string{"127.0.0.9", "127.0.0.10", "127.0.0.2", "127.0.200.1"}
 	var nodes []*facts.Node

@@ -25,8 +25,8 @@ while socket.gethostname() == "w2" and not os.path.exists("go"):
 `
 
 // TestHangOfLaunchers checks jobs of every real launcher whose rank on w2 is late. preflight hang
-// must name this rank and the line at which its Python waits. Then the rank continues, and the job
-// must train undisturbed.
+// must name this rank and the line at which its Python waits. After that the rank continues, and
+// the job must train undisturbed.
 func TestHangOfLaunchers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
@@ -36,7 +36,7 @@ func TestHangOfLaunchers(t *testing.T) {
 	if installed.bin == "" {
 		t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", newestDeepSpeed)
 	}
-	installed.patience = 4 * time.Minute // does not matter if no rank waits in vain
+	installed.patience = 4 * time.Minute // the limit may be long if no rank waits in vain
 	for _, by := range launchers {
 		t.Run(by.name, func(t *testing.T) {
 			o := &rehearsal{planted: planted{files: map[string]string{"train.py": late + string(training)}}, launcher: by, runner: installed, binary: binary}
@@ -62,8 +62,8 @@ func TestHangOfLaunchers(t *testing.T) {
 	}
 }
 
-// awaitLate runs preflight hang until it names the late rank. A job that has just started only
-// shows launchers. Open MPI does not tell its ranks where to meet, and the answer must say this.
+// awaitLate runs preflight hang until it names the late rank. A job that has just started has only
+// launchers. Open MPI does not give its ranks a rendezvous address, and the answer must say this.
 func (o *rehearsal) awaitLate(t *testing.T) {
 	t.Helper()
 	answer := regexp.MustCompile(`^1 of 2 ranks have joined at \S+; w2: rank 1: .*no call`)
@@ -72,7 +72,7 @@ func (o *rehearsal) awaitLate(t *testing.T) {
 	}
 	var report hang.Report
 	for end := time.Now().Add(o.patience / 2); time.Now().Before(end); time.Sleep(time.Second) {
-		out, _ := o.at(t.Context(), o.hosts.Head, o.binary, "hang", "-H", "hostfile", "--stacks", "--format", "json").Output() // the exit code is that of the answer
+		out, _ := o.at(t.Context(), o.hosts.Head, o.binary, "hang", "-H", "hostfile", "--stacks", "--format", "json").Output() // the exit code depends on the answer
 		report = hang.Report{}
 		if json.Unmarshal(out, &report) == nil && answer.MatchString(report.Answer) && slices.ContainsFunc(report.Named, isLate) {
 			return
@@ -82,7 +82,7 @@ func (o *rehearsal) awaitLate(t *testing.T) {
 	t.Errorf("answer %q, of %s", report.Answer, text)
 }
 
-// isLate reports whether this is the late rank, at the line at which it waits.
+// isLate reports whether n is the late rank, with a stack at the line at which the rank waits.
 func isLate(n hang.Named) bool {
 	return n.Node == "w2" && n.Member == "rank 1" && n.Stack != nil && strings.Contains(strings.Join(n.Stack.Lines, "\n"), "<module> (train.py:4)")
 }

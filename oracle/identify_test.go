@@ -31,7 +31,8 @@ func identifyWithin(t *testing.T, port int, limit time.Duration) facts.Endpoint 
 	return drill.Identify(t.Context(), fmt.Sprintf("127.0.0.1:%d", port), limit)
 }
 
-// TestIdentify checks that every kind of store is recognised, and that its contents are counted.
+// TestIdentify checks that every kind of store is recognized, and that the contents of the store
+// are counted.
 func TestIdentify(t *testing.T) {
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server := r.start(t)
@@ -47,12 +48,12 @@ func TestIdentify(t *testing.T) {
 	})
 }
 
-// TestIdentifyDisturbsNoJob identifies the store of a job that waits for its last rank a hundred
-// times. Then the job must complete undisturbed.
+// TestIdentifyDisturbsNoJob identifies the store of a job a hundred times while the job waits for
+// its last rank. After that the job must complete undisturbed.
 //
-// The older kind of server looks up the name of every caller in its only thread, and glibc waits
-// five seconds for a name server that drops a request. So the calls come one after another, because
-// name servers drop requests that come in bursts.
+// The older kind of server looks up the name of every client in its only thread. glibc waits five
+// seconds for a name server that drops a request. The connections are made one after another,
+// because name servers drop requests that come in bursts.
 func TestIdentifyDisturbsNoJob(t *testing.T) {
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		port := freePort(t)
@@ -78,9 +79,10 @@ func TestIdentifyDisturbsNoJob(t *testing.T) {
 	})
 }
 
-// TestIdentifyOfAStoppedStore identifies a store that is stopped and does not answer. The oldest
-// generation must survive all requests, although it may be mistaken for a newer one. The test
-// checks its memory, because it would read a VALIDATE as a key of terabytes.
+// TestIdentifyOfAStoppedStore identifies a store that is stopped and does not answer. A store of
+// the oldest generation must survive all requests, although preflight may mistake it for a newer
+// one. The test checks the store's memory, because the oldest generation would read a VALIDATE
+// request as a key of several terabytes.
 func TestIdentifyOfAStoppedStore(t *testing.T) {
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server := r.start(t)
@@ -102,13 +104,13 @@ func TestIdentifyOfAStoppedStore(t *testing.T) {
 	})
 }
 
-// The results when a client meets a server of another generation.
+// These are the possible results if a client connects to a server of another generation.
 const (
 	works   = "works"
 	reset   = "is hung up on when it asks"
 	retries = "tries to connect until its time is up"
 	hangs   = "waits for an answer for ever"
-	byParts = hangs + ", or works" // depends on how its request is split into packets: TestAddOfTheOldest
+	byParts = hangs + ", or works" // depends on how the client's request is split into packets, see TestAddOfTheOldest
 )
 
 func TestMixedGenerations(t *testing.T) {
@@ -138,16 +140,17 @@ func TestMixedGenerations(t *testing.T) {
 			} else {
 				t.Log(words)
 			}
-			// Whatever was sent to it, the server must still serve its own generation.
+			// Whatever the client has sent, the server must still serve clients of its own
+			// generation.
 			converse(t, named(tt.serving).start(t), port, named(tt.serving).generation)
 		})
 	}
 }
 
-// TestAddOfTheOldest: a libuv store reads the oldest torch's add as a get, and does not read the
-// number after the key. If everything arrives in one packet, the store stops answering. In two
-// packets it answers the get for a missing key, which add reads as 0, and then closes the
-// connection.
+// TestAddOfTheOldest checks how a libuv store handles the add request of the oldest torch. The
+// store reads the add as a get, and does not read the number after the key. If the request arrives
+// in one packet, the store stops answering. If it arrives in two packets, the store answers the get
+// for a missing key, which the client reads as 0. After that the store closes the connection.
 func TestAddOfTheOldest(t *testing.T) {
 	request := []byte("\x03\x03\x00\x00\x00\x00\x00\x00\x00/n1\x00\x00\x00\x00\x00\x00\x00\x00")
 	for _, name := range []string{"2.4", "2.15"} {
@@ -162,7 +165,7 @@ func TestAddOfTheOldest(t *testing.T) {
 				if _, err := conn.Write(part); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(300 * time.Millisecond) // each in its own packet
+				time.Sleep(300 * time.Millisecond) // sends each part in its own packet
 			}
 			if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 				t.Fatal(err)

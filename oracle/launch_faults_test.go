@@ -15,28 +15,28 @@ import (
 
 const (
 	newestDeepSpeed = "0.19.8"
-	olderDeepSpeed  = "0.15.1" // it reads --include like the newest release, but does not quote values of .deepspeed_env
+	olderDeepSpeed  = "0.15.1" // a release that reads --include like the newest one, but does not quote values of .deepspeed_env
 )
 
 // head is preflight's name for the machine on which the launch is typed.
 const head = "launching machine"
 
-// flaw is what is wrong with a launch, and the expected result.
+// flaw describes what is wrong with a launch, and the expected result.
 type flaw struct {
 	name      string
-	versions  []string // of DeepSpeed; none is the newest
+	versions  []string // releases of DeepSpeed; nil means the newest
 	plant     func(context.Context, *testhosts.Cluster, attempt) error
-	hostfile  string   // replaces the hosts w1 to w4 with one slot each
+	hostfile  string   // text of the hostfile; "" means w1 to w4 with one slot each
 	envFile   string   // text of .deepspeed_env
 	expected  string   // a variable with its value that every rank must see
 	env       []string // environment of the shell
 	options   []string // options of deepspeed
 	arguments []string // arguments of the training
-	ranks     []string // the intended host of each rank; none is w1 to w4
+	ranks     []string // the intended host of each rank; nil means w1 to w4
 
-	found   []string // the checks that fail and the nodes that they name; none if the training works
-	refused string   // part of the reason why preflight refuses the command
-	warned  string   // the check that warns, with its nodes, if the training runs with other settings than typed
+	found   []string // the checks that fail and the nodes that they name; nil if the training works
+	refused string   // a part of the reason why preflight refuses the command
+	warned  string   // the check that warns, with its nodes, if the training runs with settings that differ from the command
 }
 
 func (f flaw) releases() []string {
@@ -56,7 +56,7 @@ func (f flaw) hosts() []string {
 	return f.ranks
 }
 
-// flaws are the launches to try.
+// flaws lists the launches to try.
 var flaws = []flaw{
 	{name: "none", arguments: []string{"--name", "first try", "--rate=1e-4"}},
 
@@ -88,7 +88,7 @@ var flaws = []flaw{
 	{name: "pdsh-owned", found: []string{"launcher-ready " + head}, plant: func(ctx context.Context, c *testhosts.Cluster, _ attempt) error {
 		return shell(ctx, c.Head, `cp -a "$1" /root/modules && chown -R 1000 /root/modules && mount --bind /root/modules "$1"`, pdshModules())
 	}},
-	// DeepSpeed sets this variable to ssh.
+	// DeepSpeed sets PDSH_RCMD_TYPE to ssh.
 	{name: "pdsh-rsh", env: []string{"PDSH_RCMD_TYPE=rsh"}},
 	{name: "pdsh-timeout", env: []string{"PDSH_COMMAND_TIMEOUT=3"}, found: []string{"launcher-ready " + head}},
 	{name: "pdsh-port", env: []string{"PDSH_SSH_ARGS_APPEND=-p 2222"}, found: []string{"launcher-ready w1 w2 w3 w4"}},
@@ -98,8 +98,8 @@ var flaws = []flaw{
 	{name: "env-blank", envFile: "NCCL_DEBUG=INFO\n\nNCCL_IB_DISABLE=1\n", found: []string{"launcher-env " + head}},
 	{name: "env", envFile: "NOTE=two words\n", expected: "NOTE=two words"},
 	{name: "env", versions: []string{olderDeepSpeed}, envFile: "NOTE=one\n", expected: "NOTE=one", arguments: []string{"--name", "first try"}},
-	// No release protects a value from being read by the shell again, and older releases do not
-	// even protect its blanks.
+	// No release protects a value from a second evaluation by the shell. Older releases do not even
+	// protect spaces in a value.
 	{name: "env-words", versions: []string{olderDeepSpeed}, envFile: "NCCL_DEBUG_SUBSYS=INIT, NET\n", expected: "NCCL_DEBUG_SUBSYS=INIT, NET", warned: "launcher-env " + head},
 	{name: "env-percent", envFile: "NCCL_DEBUG_FILE=/root/nccl.%h.log\n", expected: "NCCL_DEBUG_FILE=/root/nccl.%h.log", warned: "launcher-env " + head},
 

@@ -33,7 +33,7 @@ var training []byte
 type runner struct {
 	version  string
 	bin      string        // the directory of its commands
-	patience time.Duration // how long its ranks wait for each other
+	patience time.Duration // how long the ranks wait for each other
 }
 
 // runners returns the releases that setup.sh installs together with a matching torch, by version.
@@ -57,8 +57,8 @@ func runners(t *testing.T) map[string]runner {
 }
 
 // TestLaunch lets the real deepspeed launch a training on four hosts over the real pdsh, and runs
-// preflight for the same command. preflight must pass exactly the commands that work, and otherwise
-// say what is wrong and where.
+// preflight for the same command. preflight must pass exactly the commands that work. For all
+// others it must say what is wrong and on which machine.
 func TestLaunch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
@@ -70,13 +70,13 @@ func TestLaunch(t *testing.T) {
 			name := fmt.Sprintf("deepspeed%s-%s", version, f.name)
 			a := attempt{flaw: f, runner: installed[version], binary: binary, name: name}
 			if f.found == nil {
-				a.patience = time.Minute // does not matter if no rank waits in vain
+				a.patience = time.Minute // the limit may be long if no rank waits in vain
 			}
 			t.Run(name, func(t *testing.T) {
 				if a.bin == "" {
 					t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", version)
 				}
-				t.Parallel() // some of them mostly wait
+				t.Parallel() // some of the rows mostly wait
 				a.run(t)
 			})
 		}
@@ -100,7 +100,7 @@ func TestLaunchOverhead(t *testing.T) {
 		without := a.time(t, c, len(a.hosts()), a.words()...)
 		alone := a.time(t, c, 0, slices.Concat(judge, []string{"--dry-run", "--"}, a.words())...)
 		with := a.time(t, c, len(a.hosts()), slices.Concat(judge, []string{"--"}, a.words())...)
-		if round > 0 { // the first round fills caches, and the nodes keep our binary
+		if round > 0 { // the first round does not count: it fills caches and installs the agent on the nodes
 			bare, judged, wrapped, more = append(bare, without), append(judged, alone), append(wrapped, with), append(more, with-without)
 		}
 	}
@@ -108,14 +108,15 @@ func TestLaunchOverhead(t *testing.T) {
 		slices.Sort(times)
 	}
 	t.Logf("four nodes: %v without preflight, %v with it: %v more; the checks alone take %v", bare, wrapped, more, judged)
-	// The difference mostly comes from how long Python takes to import torch. preflight itself
-	// takes the same time.
+	// The difference varies mostly because of the time that Python takes to import torch. The time
+	// of preflight itself hardly varies.
 	if median := judged[1]; median > overhead {
 		t.Errorf("preflight costs %v, and may cost %v", median, overhead)
 	}
 }
 
-// time runs a working command in which this many ranks train, and returns how long it took.
+// time runs a working command in which the given number of ranks train, and returns the duration of
+// the command.
 func (a attempt) time(t *testing.T, c *testhosts.Cluster, ranks int, words ...string) time.Duration {
 	t.Helper()
 	cmd := a.onHead(t.Context(), c, words...)
@@ -216,7 +217,7 @@ func (a attempt) onHead(ctx context.Context, c *testhosts.Cluster, words ...stri
 
 // ended is the result of a launch.
 type ended struct {
-	trouble string // what is not as intended; "" is nothing
+	trouble string // how the launch differs from what was intended, "" if it does not
 	log     string
 	seconds float64
 }
@@ -236,7 +237,7 @@ func (a attempt) launch(t *testing.T, c *testhosts.Cluster) ended {
 	cmd := a.onHead(ctx, c, a.words()...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.WaitDelay = time.Second // pdsh outlives it, and ends with the cluster
+	cmd.WaitDelay = time.Second // pdsh outlives deepspeed and ends with the cluster
 	began := time.Now()
 	err := cmd.Run()
 	end := ended{log: log.String(), seconds: time.Since(began).Seconds()}
@@ -268,7 +269,7 @@ func ranksIn(t *testing.T, log string) []trained {
 	return all
 }
 
-// rankDifference returns how the ranks differ from the intended ones.
+// rankDifference returns how the ranks differ from the intended ranks.
 func (a attempt) rankDifference(ranks []trained) string {
 	var hosts []string
 	for _, rank := range ranks {
@@ -283,13 +284,13 @@ func (a attempt) rankDifference(ranks []trained) string {
 	return ""
 }
 
-// verdict is preflight's answer for a launch: a report, or the reason why there is none.
+// verdict is preflight's answer for a launch. It is a report, or the reason why there is no report.
 type verdict struct {
 	report
 	complaint string
 }
 
-// named returns the checks with this verdict, each with the nodes that it names.
+// named returns the checks with the given verdict, each with the nodes that it names.
 func (v verdict) named(verdict string) []string {
 	named := map[string]bool{}
 	for _, f := range v.Findings {
@@ -307,7 +308,7 @@ func (a attempt) judge(t *testing.T, c *testhosts.Cluster) verdict {
 	return judged(t, a.onHead(t.Context(), c, append(argv, a.words()...)...))
 }
 
-// judged runs a preflight that prints JSON, and returns its verdict.
+// judged runs a preflight command that prints JSON, and returns the verdict.
 func judged(t *testing.T, cmd *testhosts.Cmd) verdict {
 	t.Helper()
 	var complaint bytes.Buffer
@@ -330,11 +331,11 @@ func judged(t *testing.T, cmd *testhosts.Cmd) verdict {
 	return v
 }
 
-// numbers matches what differs between otherwise equal lines.
+// numbers matches the numbers in which otherwise equal lines differ.
 var numbers = regexp.MustCompile("0x[0-9a-f]+|[0-9]+")
 
-// excerpt returns a log that can be kept: without details of this machine, and with repeated lines
-// no more often than there are nodes.
+// excerpt returns a log for the corpus of explain. It has no details of this machine, and no line
+// is repeated more often than there are nodes.
 func (a attempt) excerpt(end ended, head string) string {
 	var kept strings.Builder
 	said := map[string]int{}

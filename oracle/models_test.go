@@ -19,8 +19,8 @@ import (
 	"preflight/probe/nvml"
 )
 
-// TestModels lets our agent read NVIDIA's own mock of its management library, for each GPU model
-// that it knows. The result must equal checks/catalogue/testdata/models.
+// TestModels lets preflight's agent read NVIDIA's own mock of its management library, for each GPU
+// model that the mock knows. The result must equal checks/catalogue/testdata/models.
 func TestModels(t *testing.T) {
 	stand := filepath.Join(oracleHome(), "k8s-test-infra/pkg/gpu/mocknvml")
 	if _, err := os.Stat(filepath.Join(stand, "libnvidia-ml.so.1")); err != nil {
@@ -61,7 +61,7 @@ func folded(t *testing.T, told []byte) *facts.NVML {
 	for line := range bytes.Lines(told) {
 		var l nvml.Line
 		if json.Unmarshal(line, &l) != nil {
-			continue // a line about the library
+			continue // the line is about the library
 		}
 		switch {
 		case l.System != nil:
@@ -85,8 +85,8 @@ func folded(t *testing.T, told []byte) *facts.NVML {
 	return seen
 }
 
-// lasting returns the facts that do not change by themselves, by path. Power and clocks of the mock
-// do change.
+// lasting returns the facts that do not change by themselves, by path. It leaves out the power and
+// the clocks of the mock, which change.
 func lasting(seen *facts.NVML) map[string]string {
 	all := map[string]string{}
 	take := func(path, value string) { all[path] = value }

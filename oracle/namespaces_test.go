@@ -20,11 +20,12 @@ import (
 	"preflight/probe"
 )
 
-// kinds are the namespaces that a test can have for itself.
+// kinds lists the kinds of namespaces of which a test can have its own.
 var kinds = []string{"net", "mnt", "uts"}
 
-// inOwnNamespaces runs the calling test again in a process with its own network, mounts and host
-// name, which end with it. It returns true in that process.
+// inOwnNamespaces runs the calling test again in a new process. The process has its own network,
+// mounts and host name, which end with the process. inOwnNamespaces returns true in the new
+// process.
 func inOwnNamespaces(t *testing.T) bool {
 	t.Helper()
 	const outside = "PREFLIGHT_ORACLE_OUTSIDE"
@@ -45,7 +46,7 @@ func inOwnNamespaces(t *testing.T) bool {
 	again.Env = append(os.Environ(), outside+"="+strings.Join(here, " "))
 	again.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS,
-		Pdeathsig:  syscall.SIGKILL, // sent when the thread ends, so the thread is locked
+		Pdeathsig:  syscall.SIGKILL, // the kernel sends this signal when the thread ends, so the thread is locked
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -70,8 +71,8 @@ func namespaces(t *testing.T) []string {
 	return here
 }
 
-// hideMachine hides the machine's own configuration, and keeps the test from changing its files of
-// names.
+// hideMachine hides the machine's own configuration. It also prevents the test from changing the
+// machine's files for name lookups.
 func hideMachine(t *testing.T) {
 	t.Helper()
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -82,8 +83,9 @@ func hideMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	cover(t, "/etc/hosts", "")
-	// Because of the action (here the default one), a probe asks glibc for names. Go's own resolver
-	// would use the contents that the files had up to five seconds ago.
+	// Because the line has an action in brackets (it is the default action), a probe resolves names
+	// with glibc. Go's own resolver would use contents of the files that are up to five seconds
+	// old.
 	cover(t, "/etc/nsswitch.conf", "hosts: files [SUCCESS=return]\n")
 	for _, path := range []string{"/etc/nccl.conf", filepath.Join(home, ".nccl.conf")} {
 		if _, err := os.Stat(path); err == nil {
@@ -102,10 +104,11 @@ func cover(t *testing.T, path, text string) {
 	if err := unix.Mount(ours, path, "", unix.MS_BIND, ""); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) }) // otherwise our file could not be removed
+	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) }) // while it is mounted, the test's file cannot be removed
 }
 
-// look probes some sections in the namespaces of the test. SectionNames looks up the names.
+// look probes the given sections in the namespaces of the test. For SectionNames, the probe looks
+// up the given names.
 func look(t *testing.T, names []string, sections ...facts.Section) *facts.Node {
 	t.Helper()
 	var node facts.Node

@@ -15,8 +15,8 @@ import (
 	"preflight/facts"
 )
 
-// names are the only names that resolve while NCCL runs. Each has one address, because glibc
-// decides the order of several.
+// names lists the only names that resolve while NCCL runs. Each name has one address, because glibc
+// would decide the order of several addresses.
 const names = `
 127.0.0.1 localhost
 10.1.0.2  w2
@@ -25,8 +25,8 @@ fd01::6   w6
 `
 
 // network lists the interfaces of a machine in the kernel's order, each as words: "eth0 10.0.0.1/24
-// fe80::1/64". "!" before the name means that it is down, "~" that it is up without carrier. lo is
-// down if it is not listed.
+// fe80::1/64". "!" before the name means that the interface is down, and "~" means that it is up
+// without carrier. If lo is not listed, it is down.
 type network []string
 
 // nic is one interface of a network.
@@ -49,8 +49,8 @@ func (n network) nics() []nic {
 	return nics
 }
 
-// plumb gives this process the described network, until the next call, and returns what a probe
-// sees of it.
+// plumb gives this process the described network until the next call of plumb. It returns the facts
+// that a probe finds in this network.
 func (n network) plumb(t *testing.T) *facts.Node {
 	t.Helper()
 	batch := []string{"address flush dev lo", "link set lo down"}
@@ -64,7 +64,7 @@ func (n network) plumb(t *testing.T) *facts.Node {
 		for _, prefix := range nic.prefixes {
 			nodad := ""
 			if strings.Contains(prefix, ":") {
-				nodad = " nodad" // otherwise it could not be bound at once
+				nodad = " nodad" // without this flag, the address could not be bound immediately
 			}
 			batch = append(batch, fmt.Sprintf("address replace %s dev %s%s", prefix, nic.name, nodad))
 		}
@@ -77,7 +77,7 @@ func (n network) plumb(t *testing.T) *facts.Node {
 	if out, err := ip.CombinedOutput(); err != nil {
 		t.Fatalf("%q: %v\n%s", n, err, out)
 	}
-	// The kernel notices a carrier only after a while.
+	// The kernel notices a carrier only after some time, so probe again until the facts match.
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		node := look(t, []string{"localhost", "w2", "w4", "w6", "gone"}, facts.SectionNet, facts.SectionNames, facts.SectionHost)
 		if n.isSeenBy(node) {
@@ -103,7 +103,7 @@ func (n nic) cable(port string) []string {
 	return batch
 }
 
-// cables returns the interfaces that the last network has left.
+// cables returns the interfaces that remain of the last network.
 func cables(t *testing.T) []string {
 	t.Helper()
 	var left []string
@@ -115,7 +115,7 @@ func cables(t *testing.T) []string {
 	return left
 }
 
-// isSeenBy reports whether the node's network is this one.
+// isSeenBy reports whether the node's facts show this network.
 func (n network) isSeenBy(node *facts.Node) bool {
 	for _, nic := range n.nics() {
 		at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == nic.name })

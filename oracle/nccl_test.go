@@ -23,8 +23,8 @@ import (
 )
 
 // TestNCCL asks real NCCL libraries which interface their bootstrap uses, and compares the answer
-// with launch's prediction. The networks are chosen by a person or random. It needs no GPU, because
-// ncclGetUniqueId chooses the interface before it looks for one.
+// with launch's prediction. Some networks were chosen by a person, and others are random. The test
+// needs no GPU, because ncclGetUniqueId chooses the interface before it looks for a GPU.
 func TestNCCL(t *testing.T) {
 	if !inOwnNamespaces(t) {
 		return
@@ -54,8 +54,8 @@ type ncclLibrary struct {
 	cases, dies  int
 }
 
-// ncclLibraries returns the libraries that were installed with the releases of torch. Debian's
-// torch has none.
+// ncclLibraries returns the NCCL libraries that were installed with the releases of torch. Debian's
+// torch has no NCCL.
 func ncclLibraries(t *testing.T) []*ncclLibrary {
 	t.Helper()
 	var all []*ncclLibrary
@@ -71,12 +71,12 @@ func ncclLibraries(t *testing.T) []*ncclLibrary {
 }
 
 var (
-	usingLine = regexp.MustCompile(`Bootstrap ?: Using ([^\s:]+):([^\s<%]+)`) // eth0:fe80::1%eth0<0>
+	usingLine = regexp.MustCompile(`Bootstrap ?: Using ([^\s:]+):([^\s<%]+)`) // for example eth0:fe80::1%eth0<0>
 	warnLine  = regexp.MustCompile(`NCCL WARN .*`)
 )
 
-// solve lets the library choose in every environment, and compares the choices with launch's
-// predictions.
+// solve lets the library choose an interface in every environment, and compares the choices with
+// launch's predictions.
 func (l *ncclLibrary) solve(t *testing.T, p puzzle, node *facts.Node) {
 	t.Helper()
 	var outputs []string
@@ -98,8 +98,9 @@ func (l *ncclLibrary) solve(t *testing.T, p puzzle, node *facts.Node) {
 	}
 }
 
-// TestNCCLHasCodeForGPUs compares the GPU code that we find in real NCCL libraries with what their
-// makefile builds for this CUDA release: makefiles/common.mk, CUDA11_GENCODE and similar variables.
+// TestNCCLHasCodeForGPUs compares the GPU code that preflight finds in real NCCL libraries with the
+// code that NCCL's makefile builds for the CUDA release. The makefile is makefiles/common.mk, with
+// CUDA11_GENCODE and similar variables.
 func TestNCCLHasCodeForGPUs(t *testing.T) {
 	for _, library := range ncclLibraries(t) {
 		seen, err := python.CollectPython(t.Context(), probe.Options{Interpreter: library.python, WorkDir: t.TempDir()})
@@ -120,7 +121,7 @@ func TestNCCLHasCodeForGPUs(t *testing.T) {
 	}
 }
 
-// predictNCCL returns launch's choice for a node with this NCCL and environment.
+// predictNCCL returns launch's prediction for a node with the given NCCL version and environment.
 func predictNCCL(node *facts.Node, version string, settings []string) nccl.Choice {
 	ranks := *node
 	ranks.Python = &facts.Python{NCCL: []facts.NCCLLibrary{{Version: version}}}
@@ -142,7 +143,7 @@ func ifnames(values ...string) [][]string { return each("NCCL_SOCKET_IFNAME=", v
 
 func commIDs(values ...string) [][]string { return each("NCCL_COMM_ID=", values) }
 
-// each returns one environment per value, preceded by one without settings.
+// each returns one environment for each value, preceded by an environment without settings.
 func each(prefix string, values []string) [][]string {
 	envs := [][]string{{}}
 	for _, value := range values {
@@ -151,7 +152,8 @@ func each(prefix string, values []string) [][]string {
 	return envs
 }
 
-// puzzles are cases in which versions differ, a rule has its limit, or a person would err.
+// puzzles lists cases in which versions differ, a rule reaches its limit, or a person could be
+// wrong.
 var puzzles = []puzzle{
 	{network{"lo 127.0.0.1/8", "eth0 10.0.0.1/24 fe80::1/64", "eth1 10.1.0.1/24", "eth10 10.2.0.1/24"}, slices.Concat(
 		ifnames("eth1", "=eth1", "^eth0", "^=eth1,lo", "eth1,eth0", "=^eth0", " eth1", "eth0, eth1", "eth7,,eth10", "enp", "lo", "e", "", "^", "=",

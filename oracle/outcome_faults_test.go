@@ -12,24 +12,25 @@ import (
 )
 
 // planted is a fault before a launch, with the expected result. The training uses as little as
-// possible: gloo on the CPU.
+// possible, namely gloo on the CPU.
 type planted struct {
 	name      string
-	nodes     int // number of nodes; 0 is two
+	nodes     int // number of nodes; 0 means two
 	steps     []step
 	files     map[string]string // files in the directory of the script, by name
 	env       []string          // environment of the shell in which the launch is typed
 	options   []string          // options of the launcher
-	master    string            // the address that the ranks are told, if they are told one; "" is the first node's
+	master    string            // the master address in the command, for launchers that take one; "" means the first node's address
 	arguments []string          // arguments of the training
 
-	// The launchers with which the training works, and those with which it dies.
+	// trains lists the launchers with which the training works. dies lists those with which it
+	// fails.
 	trains, dies string
 	// mayBeUnknown is the reason why preflight may end with 2 for this fault.
 	mayBeUnknown string
 }
 
-// step is a part of a fault.
+// step is one part of causing a fault.
 type step struct {
 	where  string // a machine, "nodes" for all nodes, or "everywhere"
 	change func(*testhosts.Node) (testhosts.Undo, error)
@@ -46,14 +47,15 @@ func change(where string, changes ...func(*testhosts.Node) (testhosts.Undo, erro
 
 func sh(where, text string) []step { return []step{{where: where, script: text}} }
 
-// faults are the faults to try.
+// faults lists the faults to try.
 var faults = []planted{
 	{name: "none", trains: "pdsh openmpi mpich c10d static accelerate accelerate-pdsh"},
 
-	// Of two ranks the one with the larger address calls, compared byte by byte (gloo,
-	// gloo/transport/tcp/pair.cc). A single rank that cannot be called does no harm if its address
-	// is the largest. A rank whose name does not resolve to its own address listens on its loopback
-	// interface, as if the name resolved to that.
+	// Of two ranks, the rank with the larger address opens the connection. gloo compares the
+	// addresses byte by byte (gloo, gloo/transport/tcp/pair.cc). A single rank that cannot be
+	// reached does no harm if its address is the largest. A rank whose name does not resolve to its
+	// own address listens on its loopback interface, as if the name resolved to the loopback
+	// address.
 	{name: "own-name-loopback-first", steps: change("w1", own("127.0.1.1")), trains: "pdsh", dies: "c10d"},
 	{name: "own-name-loopback-last", steps: change("w2", own("127.0.1.1")), trains: "c10d mpich"},
 	{name: "own-name-loopback-middle", nodes: 3, steps: change("w2", own("127.0.0.1")), trains: "static"},
@@ -103,7 +105,7 @@ var faults = []planted{
 	{name: "gloo-interface-of-one", steps: sh("w2", "echo export GLOO_SOCKET_IFNAME=nonsense >>/root/.bashrc"), dies: "pdsh"},
 	{name: "gloo-interface", files: map[string]string{".deepspeed_env": "GLOO_SOCKET_IFNAME=nonsense\n"}, dies: "pdsh openmpi mpich"},
 	{name: "gloo-interface-loopback", files: map[string]string{".deepspeed_env": "GLOO_SOCKET_IFNAME=lo\n"}, dies: "pdsh"},
-	// Variables that DeepSpeed does not export.
+	// These faults use variables that DeepSpeed does not export.
 	{name: "gloo-interface-here", env: []string{"GLOO_SOCKET_IFNAME=nonsense"}, trains: "pdsh"},
 	{name: "gloo-interface-for-loopback-names", steps: change("nodes", own("127.0.1.1")), files: map[string]string{".deepspeed_env": "GLOO_SOCKET_IFNAME=eth0\n"}, trains: "pdsh"},
 	{name: "gloo-interface-renamed", steps: change("w2", renameNIC), files: map[string]string{".deepspeed_env": "GLOO_SOCKET_IFNAME=eth0\n"}, dies: "pdsh"},
@@ -115,7 +117,7 @@ var faults = []planted{
 	{name: "store-dropped", steps: change("w1", drop("29400,29500")), dies: "pdsh c10d static"},
 	{name: "all-but-store-dropped", steps: change("w1", drop("1:21,23:29499,29501:65535")), dies: "static"},
 	{name: "ephemeral-dropped-at-first", steps: change("w1", drop(testhosts.Ephemeral)), dies: "pdsh"},
-	// This node calls others, and no other node calls it.
+	// This node connects to other nodes, and no other node connects to this node.
 	{name: "ephemeral-dropped-at-last", steps: change("w2", drop(testhosts.Ephemeral)), trains: "static"},
 	{name: "ephemeral-refused", steps: change("w1", func(n *testhosts.Node) (testhosts.Undo, error) { return n.Reject(testhosts.Ephemeral) }), dies: "c10d"},
 	{name: "no-routes", steps: change("w2", (*testhosts.Node).LoseRoutes), dies: "pdsh static"},
@@ -132,7 +134,7 @@ var faults = []planted{
 	{name: "no-key", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), dies: "openmpi mpich"},
 	{name: "no-key-needed", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), trains: "c10d", mayBeUnknown: "nothing is seen of w2, and no login is needed there"},
 	{name: "launching-machine-unknown", steps: sh("nodes", "echo hosts: files >/etc/nsswitch.conf; sed -i /-head/d /etc/hosts"), trains: "openmpi", dies: "mpich"},
-	// The programs that mpirun starts on the nodes call it back.
+	// The programs that mpirun starts on the nodes connect back to mpirun.
 	{name: "head-firewalled", steps: change("head", drop("1024:65535")), trains: "pdsh", dies: "openmpi mpich"},
 	{name: "sshd-stopped", steps: change("w2", (*testhosts.Node).StopSSHD), trains: "c10d", dies: "pdsh", mayBeUnknown: "nothing is seen of w2, and no login is needed there"},
 	{name: "frozen", steps: change("w2", (*testhosts.Node).Freeze), dies: "pdsh"},
@@ -140,7 +142,7 @@ var faults = []planted{
 	{name: "shell-exits", steps: sh("w2", "echo exit >>/root/.bashrc"), dies: "pdsh openmpi"},
 	{name: "shell-strict", steps: sh("w2", "echo set -eu >>/root/.bashrc"), trains: "mpich"},
 	{name: "shell-other-python", steps: sh("w2", "mkdir /root/bin; ln -s /bin/false /root/bin/python; ln -s /bin/false /root/bin/python3; echo 'export PATH=/root/bin:$PATH' >>/root/.bashrc"), trains: "pdsh"},
-	{name: "login-shell-tcsh", steps: sh("w2", "sed -i '/^root:/s,:[^:]*$,:/bin/tcsh,' /etc/passwd"), trains: "pdsh openmpi"}, // tcsh does not know export, prints an error and goes on
+	{name: "login-shell-tcsh", steps: sh("w2", "sed -i '/^root:/s,:[^:]*$,:/bin/tcsh,' /etc/passwd"), trains: "pdsh openmpi"}, // tcsh has no export command, so it prints an error and continues
 	{name: "login-shell-fish", steps: sh("w2", "sed -i '/^root:/s,:[^:]*$,:/usr/bin/fish,' /etc/passwd"), trains: "pdsh mpich"},
 	{name: "login-slow", steps: sh("w2", "echo sleep 12 >>/root/.bashrc"), trains: "pdsh"},
 	{name: "pdsh-time-limit", env: []string{"PDSH_COMMAND_TIMEOUT=3"}, dies: "pdsh"},
@@ -173,16 +175,16 @@ var faults = []planted{
 	{name: "no-deepspeed-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/deepspeed"`), trains: "c10d", dies: "openmpi accelerate-pdsh"},
 	{name: "no-accelerate-on-one", steps: sh("w2", `alone "$site"; rm -r "$site/accelerate"`), trains: "pdsh", dies: "accelerate"},
 	{name: "other-torch", steps: sh("w2", `mount --bind "$bin"/../../v24/lib/python*/site-packages "$site"`), trains: "pdsh"},
-	// DeepSpeed needs it, torchrun does not.
+	// DeepSpeed needs these packages, but torchrun does not.
 	{name: "no-psutil-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/psutil*`), trains: "c10d", dies: "pdsh"},
 	{name: "no-numpy-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/numpy*`), trains: "c10d", dies: "pdsh"},
-	// Packages of others. Of these, torch itself imports only typing_extensions.
+	// These faults remove third-party packages. torch itself imports only typing_extensions.
 	{name: "no-typing-extensions-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/typing_extensions*`), dies: "c10d pdsh"},
 	{name: "no-extras-of-torch-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/filelock* "$site"/jinja2* "$site"/networkx* "$site"/fsspec*`), trains: "c10d pdsh"},
 	{name: "no-sympy-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/sympy* "$site"/mpmath*`), trains: "c10d pdsh"},
 	{name: "no-pydantic-core-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/pydantic_core*`), trains: "c10d", dies: "pdsh"},
 	{name: "no-yaml-on-one", steps: sh("w2", `alone "$site"; rm -r "$site"/yaml "$site"/_yaml "$site"/pyyaml*`), trains: "c10d", dies: "accelerate"},
-	// Packages that the script imports.
+	// These faults concern packages that the script imports.
 	{name: "script-import-missing-on-one", files: importing("import yaml\n"), steps: sh("w2", `alone "$site"; rm -r "$site"/yaml "$site"/_yaml "$site"/pyyaml*`), dies: "c10d pdsh"},
 	{name: "script-import-missing", files: importing("from unheard_of import this\n"), dies: "static openmpi"},
 	{name: "script-import-tried", files: importing("try:\n    import yaml\nexcept ImportError:\n    yaml = None\n"), steps: sh("w2", `alone "$site"; rm -r "$site"/yaml "$site"/_yaml "$site"/pyyaml*`), trains: "c10d pdsh"},
@@ -204,7 +206,8 @@ var faults = []planted{
 	{name: "no-script", steps: sh("everywhere", `alone "$dir"; rm "$dir/train.py"`), dies: "pdsh"},
 	{name: "no-python-on-one", steps: sh("w2", `alone "$bin"; rm "$bin/python"`), dies: "mpich"},
 
-	// Python uses the next directory. Open MPI needs a directory of its own below the first one.
+	// Without /tmp, Python uses the next directory for temporary files. Open MPI needs its own
+	// directory below /tmp.
 	{name: "tmp-read-only", steps: sh("w2", "mount -o remount,ro /tmp"), trains: "c10d pdsh mpich", dies: "openmpi"},
 	{name: "tmp-full", steps: sh("w2", "mount -o remount,size=1m /tmp"), trains: "c10d pdsh", dies: "openmpi"},
 	{name: "tmp-without-inodes", steps: sh("w2", `mount -o "remount,nr_inodes=$(($(df --output=iused /tmp | tail -n 1)))" /tmp`), trains: "static", dies: "openmpi"},
@@ -220,14 +223,14 @@ var faults = []planted{
 	{name: "processes", steps: change("w2", limit("nproc", 20)), trains: "pdsh"}, // the limit does not count root's processes
 	{name: "no-compiler", steps: sh("nodes", `alone /usr/bin; rm /usr/bin/c++ /usr/bin/g++ /usr/bin/gcc`), trains: "c10d pdsh"},
 
-	// Ops that are compiled on the nodes, as the configuration requires.
+	// In these faults the nodes compile ops, as the configuration requires.
 	{name: "compiled", steps: sharedExtensions, files: offload, arguments: compiles, trains: "pdsh"},
 	{name: "compiled-no-compiler", steps: change("nodes", hide("/usr/bin/c++"), hide("/usr/bin/g++")), files: offload, arguments: compiles, dies: "pdsh"},
 	{name: "compiled-home-read-only", steps: change("w2", (*testhosts.Node).ReadOnlyHome), files: offload, arguments: compiles, dies: "c10d"},
 	{name: "compiled-home-full", steps: change("nodes", (*testhosts.Node).FullHome), files: offload, arguments: compiles, dies: "pdsh"},
 	{name: "compiled-no-ninja", steps: append(sh("nodes", `alone "$bin"; rm "$bin/ninja"`), change("nodes", hide("/usr/bin/ninja"))...), files: offload, arguments: compiles, dies: "pdsh"},
-	// A lock left by a process that was killed while it compiled. torch 2.15 locks the file itself,
-	// so a leftover file does no harm.
+	// The lock was left by a process that was killed while it compiled. torch 2.15 locks the file
+	// itself, so a leftover file does no harm.
 	{name: "compiled-locked", steps: append(slices.Clone(sharedExtensions), sh("w2", `mkdir -p "$dir/extensions/cpu_adam"; touch "$dir/extensions/cpu_adam/lock"`)...), files: offload, arguments: compiles, trains: "pdsh"},
 
 	{name: "loopback-down-on-one", steps: sh("w2", "ip link set lo down"), trains: "pdsh c10d", dies: "openmpi"},
@@ -240,7 +243,7 @@ var faults = []planted{
 	{name: "threads", files: map[string]string{".deepspeed_env": "OMP_NUM_THREADS=512\n"}, trains: "pdsh"},
 }
 
-// own makes a machine resolve its own name to this address.
+// own makes a machine resolve its own name to the given address.
 func own(address string) func(*testhosts.Node) (testhosts.Undo, error) {
 	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.WrongHosts(n.Name, address) }
 }
@@ -251,7 +254,7 @@ func elsewhere(name string) func(*testhosts.Node) (testhosts.Undo, error) {
 
 func forgetOwn(n *testhosts.Node) (testhosts.Undo, error) { return forget(n.Name)(n) }
 
-// forget makes a name unknown. No name server is asked, because it would not answer.
+// forget makes a name unknown. It also prevents queries to name servers, because none would answer.
 func forget(name string) func(*testhosts.Node) (testhosts.Undo, error) {
 	return func(n *testhosts.Node) (testhosts.Undo, error) {
 		if _, err := n.Run(context.Background(), "/bin/sh", "-c", "echo hosts: files >/etc/nsswitch.conf"); err != nil {
@@ -261,8 +264,8 @@ func forget(name string) func(*testhosts.Node) (testhosts.Undo, error) {
 	}
 }
 
-// addBridge adds the bridge of containers, whose address is lower than all addresses of the nodes
-// and reachable by none.
+// addBridge adds a bridge for containers. The bridge's address is lower than all addresses of the
+// nodes, and no other node can reach it.
 func addBridge(n *testhosts.Node) (testhosts.Undo, error) {
 	return n.AddNIC(testhosts.NIC{Name: "lxcbr0", Prefix: "10.0.3.1/24"})
 }
@@ -303,7 +306,7 @@ own=$(hostname -I | cut -d ' ' -f 1)
 ip address add "192.168.${own#10.77.}/16" dev eth0
 sed -i 's/^10[.]77[.]/192.168./' /etc/hosts`)
 
-// lingering leaves a closed connection of port 29500 in TIME_WAIT.
+// lingering is a command that leaves a closed connection of port 29500 in TIME_WAIT.
 const lingering = `python3 -c '
 import socket
 with socket.socket() as server:
@@ -327,10 +330,11 @@ func beside(files map[string]string) map[string]string {
 	return files
 }
 
-// compiles is a training that needs an op which DeepSpeed compiles for this configuration.
+// compiles holds the arguments of a training that needs an op that DeepSpeed compiles for this
+// configuration.
 var (
 	compiles = []string{"--compile", "--deepspeed_config", "ds.json"}
 	offload  = map[string]string{"ds.json": `{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}`}
-	// One node compiles for all.
+	// sharedExtensions makes one node compile for all nodes.
 	sharedExtensions = sh("nodes", `echo "export TORCH_EXTENSIONS_DIR=$dir/extensions" >>/root/.bashrc`)
 )

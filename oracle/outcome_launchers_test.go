@@ -9,19 +9,20 @@ import (
 	"strconv"
 )
 
-// launcher is a way to launch.
+// launcher is one way to start a training.
 type launcher struct {
 	name       string
-	program    string // below bin of the virtual environment
-	everywhere bool   // it is typed on every node, not only on the launching machine
+	program    string // name of the program in bin of the virtual environment
+	everywhere bool   // the command is typed on every node, not only on the launching machine
 	words      func(o *rehearsal, node int) []string
-	env        []string // environment of the shell in which it is typed
-	installed  string   // a script that installs it on every machine
+	env        []string // environment of the shell in which the command is typed
+	installed  string   // a script that installs the launcher on every machine
 }
 
 var launchers = []launcher{
 	{name: "pdsh", program: "deepspeed", words: deepspeedWords("pdsh")},
-	// If both are installed, Debian's mpirun is Open MPI's. By default neither runs as root.
+	// If both MPI implementations are installed, Debian's mpirun is Open MPI's. By default neither
+	// implementation runs as root.
 	{name: "openmpi", program: "deepspeed", words: deepspeedWords("openmpi"), env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}},
 	{name: "mpich", program: "deepspeed", words: deepspeedWords("mpich"), installed: "ln -sf /usr/bin/mpirun.mpich /etc/alternatives/mpirun"},
 	{name: "c10d", program: "torchrun", everywhere: true, words: func(o *rehearsal, _ int) []string {

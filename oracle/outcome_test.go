@@ -29,8 +29,8 @@ var (
 	unlaunched = flag.Bool("unlaunched", false, "make no launch, and take the table's word for what becomes of it")
 )
 
-// TestOutcome causes a fault, runs preflight for a launch, and then makes this launch. A launch
-// that preflight fails must not train, and a launch that it passes must train.
+// TestOutcome causes a fault, runs preflight for a launch, and then starts the launch. A launch
+// that fails preflight's checks must not train, and a launch that passes them must train.
 func TestOutcome(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
@@ -49,10 +49,10 @@ func TestOutcome(t *testing.T) {
 			}
 			o := rehearsal{planted: p, launcher: launchers[i], runner: installed, binary: binary, trains: slices.Contains(strings.Fields(p.trains), by)}
 			if o.trains {
-				o.patience = 4 * time.Minute // does not matter if no rank waits in vain
+				o.patience = 4 * time.Minute // the limit may be long if no rank waits in vain
 			}
 			t.Run(by+"/"+p.name, func(t *testing.T) {
-				t.Parallel() // some of them mostly wait
+				t.Parallel() // some of the rows mostly wait
 				o.run(t)
 			})
 		}
@@ -120,7 +120,7 @@ func (o *rehearsal) raise(t *testing.T) {
 	}
 }
 
-// tools are shell functions for the scripts of faults.
+// tools is a script with shell functions for the scripts of faults.
 const tools = `set -e
 dir=$1 bin=$2 site=$(echo "$2"/../lib/python*/site-packages) libraries=/usr/lib/$(uname -m)-linux-gnu
 # alone DIRECTORY: what changes below it from now on changes for this machine alone
@@ -165,7 +165,7 @@ func (o *rehearsal) machines(t *testing.T, where string) []*testhosts.Node {
 	return []*testhosts.Node{n}
 }
 
-// meets returns the address at which the ranks are told to meet.
+// meets returns the master address that the ranks get.
 func (o *rehearsal) meets() string { return cmp.Or(o.master, o.hosts.Nodes[0].Address) }
 
 // typed returns the command line. i is the number of the node, for launchers that are typed on
@@ -195,8 +195,8 @@ func (o *rehearsal) judge(t *testing.T) verdict {
 	return judged(t, o.at(t.Context(), o.hosts.Head, slices.Concat(words, []string{"--"}, o.typed(0))...))
 }
 
-// launch makes the launch, and returns when all of its commands have ended. After a failure, the
-// others have a third of the time limit left to report it.
+// launch starts the training, and returns when all of its commands have ended. After one command
+// fails, the others have a third of the time limit left to report the failure.
 func (o *rehearsal) launch(t *testing.T) (trained bool, seconds float64, log string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*o.patience)
@@ -213,7 +213,7 @@ func (o *rehearsal) launch(t *testing.T) (trained bool, seconds float64, log str
 		r.node = n.Name
 		cmd := o.at(ctx, n, o.typed(i)...)
 		cmd.Stdout, cmd.Stderr = &r.output, &r.output
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // torchrun ends its workers on this signal
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // torchrun ends its workers when it gets this signal
 		cmd.WaitDelay = 2 * time.Second
 		all.Go(func() {
 			if r.err = cmd.Run(); r.err != nil {

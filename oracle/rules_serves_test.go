@@ -17,17 +17,17 @@ import (
 	"preflight/launch"
 )
 
-// machine describes how a node resolves its own name and others, and the host of the endpoint in
-// question.
+// machine describes how a node resolves its own name and other names, and the host of the endpoint
+// in question.
 type machine struct {
 	Own   string `json:"own"`
-	Hosts string `json:"hosts"` // the text of its /etc/hosts
+	Hosts string `json:"hosts"` // the text of the machine's /etc/hosts
 	Host  string `json:"host"`
 }
 
 // TestRulesServes asks torchrun's c10d mode, on machines with all kinds of names, whether this
-// machine is the host of the endpoint. It compares the answer with launch's prediction from what a
-// probe sees there.
+// machine is the host of the endpoint. It compares the answer with launch's prediction from the
+// facts of a probe on the same machine.
 func TestRulesServes(t *testing.T) {
 	if !inOwnNamespaces(t) {
 		return

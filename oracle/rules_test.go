@@ -19,7 +19,7 @@ import (
 )
 
 // answers runs a script of this directory. The script prints the version of the program that it
-// asks, and then one answer per order.
+// tests, and then one answer for each order.
 func answers[Answer, Order any](t *testing.T, orders []Order, argv ...string) (version string, all []Answer) {
 	t.Helper()
 	var lines bytes.Buffer
@@ -57,7 +57,7 @@ func answers[Answer, Order any](t *testing.T, orders []Order, argv ...string) (v
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// endpoint is torch's or launch's reading of a value of --rdzv_endpoint.
+// endpoint is a value of --rdzv_endpoint as torch or launch reads it.
 type endpoint struct {
 	Host  string
 	Port  int
@@ -68,7 +68,8 @@ type endpoint struct {
 // of meaningful parts.
 func TestRulesEndpoint(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 15))
-	// No newline: Python would allow it at the end of a text, but no host name contains one.
+	// There is no newline in this list. Python would allow a newline at the end of a text, but no
+	// host name contains one.
 	parts := []string{
 		"w1", "10.0.0.1", ":", "[", "]", "fd00::1", "29500", "0", "65536", "_", "-", ".", "@", " ", "%", "é", "x", "\t", "::", "99999", "123456", "+1", "/",
 		"٣", "\u3000", "²", "\u0301", "Ⅷ", "\u0085",
@@ -88,7 +89,7 @@ func TestRulesEndpoint(t *testing.T) {
 		version, all := answers[endpoint](t, texts, release.python, "-W", "ignore", "rules.py", "endpoint")
 		accepted := 0
 		for i, want := range all {
-			want.Error = strings.TrimSuffix(want.Error, ".") // our errors have no full stop
+			want.Error = strings.TrimSuffix(want.Error, ".") // preflight's errors have no full stop
 			got := endpoint{}
 			var err error
 			if got.Host, got.Port, err = launch.ParseEndpoint(texts[i], 29400); err != nil {

@@ -20,14 +20,14 @@ import (
 	"preflight/testhosts"
 )
 
-// smoked are faults of hosts with a real torch, with the findings that --smoke must report.
+// smoked lists faults of hosts with a real torch, with the findings that --smoke must report.
 var smoked = []struct {
 	name     string
-	hosts    int // number of hosts: eight, or 0 for four
-	ranks    int // ranks on each host; 0 is one
+	hosts    int // number of hosts; 0 means four
+	ranks    int // ranks on each host; 0 means one
 	steps    []step
 	options  []string
-	unseen   bool              // without --smoke no check fails
+	unseen   bool              // true if no check fails without --smoke
 	fails    []string          // the checks that fail, each with the nodes that it names
 	got      string            // a regular expression that each `got` must match
 	outcomes map[string]string // the outcomes of other checks
@@ -42,7 +42,7 @@ var smoked = []struct {
 		got: `^w3 with w\d over gloo: .*all_reduce: .*Timed out waiting \d+ms`,
 	},
 	{
-		// Eight torches need a while to load on a few processors.
+		// Eight torch processes need some time to load on a few processors.
 		name: "two of eight are cut off", hosts: 8, steps: append(change("w3", cutOff), change("w6", cutOff)...), options: []string{"--smoke-time", "2m"},
 		fails: []string{"collective w3", "collective w6"}, got: `^w[36] with w\d over gloo: .*all_reduce: .*Timed out waiting \d+ms`,
 	},
@@ -64,10 +64,10 @@ var smoked = []struct {
 // smokePython is a Python with the torch that runs on the hosts.
 var smokePython = releases()[0].python
 
-// cutOff passes calls and greetings, but not the data of a reduction.
+// cutOff lets connections and greetings pass, but not the data of a reduction.
 func cutOff(n *testhosts.Node) (testhosts.Undo, error) { return n.CutAfter(300_000) }
 
-// addWrongly changes the last element of the sums of a node.
+// addWrongly changes the last element of the sums that a node computes.
 func addWrongly(n *testhosts.Node) (testhosts.Undo, error) {
 	return onFileOf(n, "import sitecustomize; print(sitecustomize.__file__)", func(path string) (testhosts.Undo, error) {
 		return n.ChangeFile(path, func(string) string {
@@ -81,7 +81,8 @@ func hideTorch(n *testhosts.Node) (testhosts.Undo, error) {
 	return onFileOf(n, "import torch; print(next(row.split()[-1] for row in open('/proc/self/maps') if '/libtorch_cpu.so' in row))", n.Hide)
 }
 
-// onFileOf changes the file whose path a script prints with the node's Python.
+// onFileOf changes a file of the node. The script prints the file's path when the node's Python
+// runs it.
 func onFileOf(n *testhosts.Node, script string, change func(path string) (testhosts.Undo, error)) (testhosts.Undo, error) {
 	cmd := n.Command(context.Background(), smokePython, "-c", script)
 	path, err := cmd.Output()
@@ -91,8 +92,8 @@ func onFileOf(n *testhosts.Node, script string, change func(path string) (testho
 	return change(strings.TrimSpace(string(path)))
 }
 
-// TestSmokeOnHosts runs --smoke with a real torch on hosts. It must name the faulty nodes, and no
-// others.
+// TestSmokeOnHosts runs --smoke with a real torch on hosts. preflight must name the faulty nodes,
+// and no other nodes.
 func TestSmokeOnHosts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
@@ -144,7 +145,8 @@ func TestSmokeOnHosts(t *testing.T) {
 				switch {
 				case f.Verdict == "fail" && !regexp.MustCompile(s.got).MatchString(f.Got):
 					t.Errorf("%s of %s got %q, want what matches %s", f.Check, f.Nodes, f.Got, s.got)
-				// The speed of hosts that share the processors of one machine is not tested.
+				// Ignore these warnings: the speed of hosts that share the processors of one
+				// machine is not tested.
 				case f.Verdict == "warn" && slices.Contains([]string{"gpu-computes", "collective-speed"}, f.Check):
 				case f.Verdict != "fail":
 					t.Errorf("unexpected finding: %+v", f)

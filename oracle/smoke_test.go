@@ -18,7 +18,7 @@ import (
 )
 
 // patching returns a sitecustomize, which Python imports before anything else. It makes torch's
-// all_reduce run this code before it reduces, in the rank with this LOCAL_RANK only.
+// all_reduce run the code in do before it reduces, but only in the rank whose LOCAL_RANK is local.
 func patching(local int, do string) string {
 	return strings.NewReplacer("NUMBER", strconv.Itoa(local), "DO", do).Replace(patched)
 }
@@ -48,7 +48,7 @@ if os.environ.get("LOCAL_RANK") == "NUMBER":
     sys.meta_path.insert(0, Patch())
 `
 
-// smokers starts two ranks of a real torch on this machine. The second one has the patch.
+// smokers starts two ranks of a real torch on this machine. The second rank has the patch.
 func smokers(t *testing.T, r release, patch string) smoke.Crew {
 	t.Helper()
 	crew := smoke.Crew{
@@ -66,7 +66,7 @@ func smokers(t *testing.T, r release, patch string) smoke.Crew {
 	mustered, over := make(chan smoke.Mustered, 1), make(chan struct{})
 	go func() {
 		defer close(over)
-		_ = crew.Hold(ctx, func(m smoke.Mustered) error { mustered <- m; return nil }) // the error of ctx
+		_ = crew.Hold(ctx, func(m smoke.Mustered) error { mustered <- m; return nil }) // the error is that of ctx
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -81,7 +81,8 @@ func smokers(t *testing.T, r release, patch string) smoke.Crew {
 	return crew
 }
 
-// reduce lets both ranks meet and then reduce at the same address, or at another one.
+// reduce lets both ranks meet and then reduce. If elsewhere is set, one rank gets this address
+// instead.
 func reduce(t *testing.T, c smoke.Crew, elsewhere string, limit time.Duration) smoke.Outcome {
 	t.Helper()
 	met := smoke.Orders{Token: c.Token, Limit: patience, Of: map[int]smoke.Order{0: {Do: smoke.DoMeet, Size: 2, Seconds: 10}}}.Run(t.Context())
@@ -97,7 +98,7 @@ func reduce(t *testing.T, c smoke.Crew, elsewhere string, limit time.Duration) s
 	return smoke.Orders{Token: c.Token, Limit: limit, Of: map[int]smoke.Order{0: order, 1: other}}.Run(t.Context())
 }
 
-// of returns the failure of a rank, or nil.
+// of returns the failure of a rank, or nil if it did not fail.
 func of(o smoke.Outcome, local int) *facts.SmokeFailure {
 	for i := range o.Failures {
 		if o.Failures[i].LocalRank == local {
@@ -107,7 +108,8 @@ func of(o smoke.Outcome, local int) *facts.SmokeFailure {
 	return nil
 }
 
-// TestSmoke lets two ranks of every torch compute and reduce. Every fault must be recognised.
+// TestSmoke lets two ranks of every torch release compute and reduce. It checks that every fault is
+// recognized.
 func TestSmoke(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r release) {
 		t.Run("well", func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"preflight/facts"
 )
 
-// TestOurClient calls every operation of our client on torch's own server.
+// TestOurClient calls every operation of preflight's client on torch's own server.
 func TestOurClient(t *testing.T) {
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server := r.start(t)
@@ -70,7 +70,7 @@ func exercise(t *testing.T, ctx context.Context, client *ours.Client) {
 	}
 }
 
-// converse lets a client of torch run the script, and checks its answers.
+// converse lets a client of torch run the script, and checks the client's answers.
 func converse(t *testing.T, client *torch, port int, g facts.Generation) {
 	t.Helper()
 	var got []any
@@ -117,7 +117,7 @@ func scriptAnswers(g facts.Generation) []any {
 	return answers
 }
 
-// meet runs a job of three ranks. It calls meanwhile when two of them wait for the third.
+// meet runs a job of three ranks. It calls meanwhile when two of the ranks wait for the third.
 func meet(t *testing.T, r release, job order, meanwhile func()) {
 	t.Helper()
 	ranks := []*torch{r.start(t), r.start(t), r.start(t)}

@@ -26,12 +26,12 @@ type release struct {
 	name       string
 	python     string
 	generation facts.Generation
-	libuv      []bool // the kinds of servers that it has
+	libuv      []bool // the kinds of servers that the release has
 }
 
 // oracleHome returns the directory into which setup.sh installs.
 func oracleHome() string {
-	home, _ := os.UserHomeDir() // with "" the tests fail and name the missing file
+	home, _ := os.UserHomeDir() // if the result is "", the tests fail and name the missing file
 	return cmp.Or(os.Getenv("PREFLIGHT_ORACLE"), filepath.Join(home, ".cache/preflight-oracle"))
 }
 
@@ -61,7 +61,7 @@ func eachServer(t *testing.T, test func(t *testing.T, r release, libuv bool)) {
 	})
 }
 
-// torch is a Python process that obeys orders; see store.py.
+// torch is a Python process that runs store.py and carries out orders.
 type torch struct {
 	t       *testing.T
 	process *exec.Cmd
@@ -88,7 +88,7 @@ func (r release) start(t *testing.T) *torch {
 	}
 	t.Cleanup(func() {
 		_ = process.Process.Kill()
-		_ = process.Wait() // it was killed
+		_ = process.Wait() // the process was killed
 	})
 	p := &torch{t: t, process: process, orders: orders, answers: bufio.NewScanner(answers)}
 	p.version = must[string](p, order{"do": "version"})
@@ -168,5 +168,5 @@ func (p *torch) serve(libuv bool) (port int) {
 	return must[int](p, order{"do": "serve", "port": 0, "libuv": libuv})
 }
 
-// patience is much longer than anything takes that works.
+// patience is much longer than any successful operation takes.
 const patience = 20 * time.Second

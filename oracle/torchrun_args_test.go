@@ -17,13 +17,13 @@ import (
 	"preflight/launch/args"
 )
 
-// torchrunCommand is a `torchrun …` with the variables that replace options.
+// torchrunCommand is a `torchrun …` command with the variables that replace options.
 type torchrunCommand struct {
 	Argv []string          `json:"argv"`
 	Env  map[string]string `json:"env"`
 }
 
-// torchrunOutcome is its result.
+// torchrunOutcome is the result of a torchrunCommand.
 type torchrunOutcome struct {
 	Refused string          `json:"refused"`
 	Parsed  *torchrunParsed `json:"parsed"`
@@ -74,8 +74,8 @@ func TestTorchrunArgs(t *testing.T) {
 	}
 }
 
-// differTorchrun returns the kind of difference between two outcomes, and the difference. Errors
-// are compared with the words of the newest release.
+// differTorchrun returns the kind of difference between two outcomes, and the difference. It
+// compares errors with the words of the newest release.
 func differTorchrun(want, got torchrunOutcome, newest bool) (kind, diff string) {
 	refusals := fmt.Sprintf("-want %s\n+got  %s", want.Refused, got.Refused)
 	switch {
@@ -86,7 +86,7 @@ func differTorchrun(want, got torchrunOutcome, newest bool) (kind, diff string) 
 	case want.Refused != "":
 		return "", ""
 	}
-	if want.Parsed.Nodes == [2]int{1, 1} { // a single node meets itself; how it does depends on the release
+	if want.Parsed.Nodes == [2]int{1, 1} { // a single node meets itself, and the settings for this depend on the release
 		want.Parsed.Backend, want.Parsed.Endpoint = got.Parsed.Backend, got.Parsed.Endpoint
 	}
 	if equal(want.Parsed, got.Parsed) {
@@ -118,7 +118,7 @@ type torchrunDealer struct {
 	newest bool
 }
 
-// torchrunOptions are options with values; options without values are flags.
+// torchrunOptions maps options to values. Options without values are flags.
 var torchrunOptions = map[string][]string{
 	"nnodes":             {"1", "2", "4", "1:4", "2:2", "4:2", "0", "-1", "1:2:3", "x", "", ":", "1:", " 2 ", "1_0"},
 	"nproc-per-node":     {"1", "8", "auto", "gpu", "cpu", "04", "npu", "", "1.5", " 2", "GPU"},
@@ -144,7 +144,7 @@ var torchrunOptions = map[string][]string{
 	"run-path":           nil,
 }
 
-// newestTorchrunOptions were added after 2.4.
+// newestTorchrunOptions holds the options that were added after 2.4.
 var newestTorchrunOptions = map[string][]string{
 	"event-log-handler":        {"null"},
 	"log-line-prefix-template": {"${rank}"},
@@ -183,7 +183,7 @@ func (d torchrunDealer) deal() torchrunCommand {
 	return c
 }
 
-// name returns the name of any option.
+// name returns the name of a random option.
 func (d torchrunDealer) name() string {
 	if d.newest && d.once(8) {
 		return pick(d.Rand, slices.Sorted(maps.Keys(newestTorchrunOptions))...)
@@ -204,14 +204,14 @@ func (d torchrunDealer) option() []string {
 	if d.once(2) {
 		name = strings.ReplaceAll(name, "-", "_")
 	}
-	if d.newest && d.once(20) { // with fewer options, other abbreviations are ambiguous
+	if d.newest && d.once(20) { // older releases have fewer options, so other abbreviations are ambiguous
 		name = name[:1+d.IntN(len(name))]
 	}
 	if values == nil {
 		return []string{"--" + name + pick(d.Rand, "", "", "", "", "", "", "", "", "", "", "=1")}
 	}
 	if !d.once(3) {
-		values = values[:min(len(values), 3)] // the valid values
+		values = values[:min(len(values), 3)] // keep only the valid values
 	}
 	if d.once(2) {
 		return []string{"--" + name + "=" + pick(d.Rand, values...)}

@@ -44,7 +44,7 @@ dist.destroy_process_group()
 print("job done", flush=True)
 `
 
-// mode is how the ranks find each other, by preflight's name for it.
+// mode is preflight's name for the way in which the ranks find each other.
 type mode string
 
 const (
@@ -60,32 +60,34 @@ func (m mode) port() int {
 	return 29500
 }
 
-// fault is what is wrong before the launch, and the expected result.
+// fault describes what is wrong before the launch, and the expected result.
 type fault struct {
 	name   string
 	plant  func(context.Context, *testhosts.Cluster) (testhosts.Undo, error)
-	master string   // the address that the launch is told; "" is the first word of node 0's hostname -I
-	named  []string // the nodes that preflight must name; none if the job works
+	master string   // the master address in the command; "" means the first word that hostname -I prints on node 0
+	named  []string // the nodes that preflight must name; nil if the job works
 	luck   bool     // the job works in spite of the fault, and preflight only warns
 }
 
 var (
 	none = fault{name: "none", plant: func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) { return nil, nil }}
-	// The port of the store is below the range, the ranks' own listeners are in it.
+	// The port of the store is below the ephemeral range, and the ranks' own listeners are in this
+	// range.
 	firewalled = fault{name: "ephemeral-dropped", named: []string{"w3"}, plant: func(ctx context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
 		return c.Nodes[2].Drop(testhosts.Ephemeral)
 	}}
 	docker0 = fault{name: "docker0-first", named: []string{"w1"}, plant: onEvery((*testhosts.Node).AddDocker0First)}
-	// Debian's default: every rank listens on its loopback interface.
+	// With Debian's default for the node's own name, every rank listens on its loopback interface.
 	loopback = fault{name: "loopback-names", named: []string{"w1", "w2", "w3", "w4"}, plant: onEvery((*testhosts.Node).LoopbackHostname)}
-	// Of two ranks the one with the larger address calls, compared byte by byte (gloo,
-	// gloo/transport/tcp/pair.cc). 127.0.1.1 is larger than 10.77.1.4, so no rank calls the only
-	// one that cannot be called. In 192.168.0.0/16 all would call it.
+	// Of two ranks, the rank with the larger address opens the connection. gloo compares the
+	// addresses byte by byte (gloo, gloo/transport/tcp/pair.cc). 127.0.1.1 is larger than
+	// 10.77.1.4, so no rank connects to the only rank that cannot be reached. In 192.168.0.0/16 all
+	// other ranks would connect to it.
 	lucky = fault{name: "loopback-name-of-one", named: []string{"w3"}, luck: true, plant: func(_ context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
 		return c.Nodes[2].LoopbackHostname()
 	}}
-	// With torchrun's c10d, a node is not the host of an endpoint whose address its own name does
-	// not resolve to. Here no node is.
+	// With torchrun's c10d, a node is the host of an endpoint only if the node's own name resolves
+	// to the endpoint's address. In this fault no node is the host.
 	hostless = fault{name: "loopback-name-of-host", named: []string{"w1"}, plant: func(_ context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
 		return c.Nodes[0].LoopbackHostname()
 	}}
@@ -106,7 +108,7 @@ func onEvery(plant func(*testhosts.Node) (testhosts.Undo, error)) func(context.C
 	}
 }
 
-// launches returns the launches to try. The oldest torch does not repeat all of them.
+// launches returns the launches to try. With the oldest torch it returns only some of them.
 func launches() []trial {
 	all := releases()
 	oldest, current := all[0], all[len(all)-1]
@@ -131,8 +133,9 @@ func launches() []trial {
 	return trials
 }
 
-// TestTorchrun launches a real job on four hosts and runs preflight for the same launch. Both must
-// agree on whether it works, and preflight must name the nodes with the fault.
+// TestTorchrun launches a real job on four hosts and runs preflight for the same launch.
+// preflight's verdict must agree with the result of the job, and preflight must name the nodes with
+// the fault.
 func TestTorchrun(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
@@ -154,10 +157,10 @@ func TestTorchrun(t *testing.T) {
 		}
 		tr.version, tr.patience, tr.shared = started[name].version, patience[name], shared
 		if tr.works() {
-			tr.patience = time.Minute // does not matter if no rank waits in vain
+			tr.patience = time.Minute // the limit may be long if no rank waits in vain
 		}
 		t.Run(tr.name(), func(t *testing.T) {
-			t.Parallel() // most of them mostly wait
+			t.Parallel() // most of the rows mostly wait
 			tr.run(t)
 		})
 	}
@@ -234,8 +237,9 @@ type rank struct {
 	seconds float64
 }
 
-// done reports whether the rank has completed the job. The exit status is less reliable: sometimes
-// an interpreter aborts when it ends ("terminate called without an active exception", torch 2.15).
+// done reports whether the rank has completed the job. The exit status is less reliable, because an
+// interpreter sometimes aborts when it ends ("terminate called without an active exception", torch
+// 2.15).
 func (r *rank) done() bool { return strings.Contains(r.output.String(), "job done\n") }
 
 func (tr trial) endpoint() string { return net.JoinHostPort(tr.master, strconv.Itoa(tr.mode.port())) }
@@ -248,8 +252,8 @@ func (tr trial) command(ctx context.Context, c *testhosts.Cluster, i int) *testh
 	if tr.mode != deepspeed {
 		argv = append(argv, "-m", "torch.distributed.run", "--nnodes", world, "--nproc_per_node", "1")
 		if tr.release.generation == facts.GenerationLegacy {
-			// Debian's Python 3.11 iterates over an IntFlag without its 0. This torch does not
-			// expect that, and the defaults of both options are 0.
+			// Debian's Python 3.11 iterates over an IntFlag without its 0. This torch release does
+			// not expect that, and the defaults of both options are 0.
 			argv = append(argv, "--redirects", "1", "--tee", "1")
 		}
 	}
@@ -261,19 +265,19 @@ func (tr trial) command(ctx context.Context, c *testhosts.Cluster, i int) *testh
 			"--rdzv_conf", "join_timeout="+seconds+",read_timeout="+seconds)
 	}
 	cmd := c.Nodes[i].Command(ctx, append(argv, filepath.Join(tr.shared, "job.py"), seconds)...)
-	// One thread, because four nodes share the processors of this machine.
+	// Use one thread, because four nodes share the processors of this machine.
 	cmd.Env = append(cmd.Env, "OMP_NUM_THREADS=1", "PYTHONUNBUFFERED=1")
 	if tr.mode == deepspeed {
 		cmd.Env = append(cmd.Env, "RANK="+node, "LOCAL_RANK=0", "WORLD_SIZE="+world, "MASTER_ADDR="+tr.master, "MASTER_PORT="+port)
 	}
-	// torchrun ends its workers on this signal.
+	// torchrun ends its workers when it gets this signal.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 2 * time.Second
 	return cmd
 }
 
-// launch runs the job on all nodes at once, and returns when all have ended. After a rank has
-// failed, the others have a third of the time limit left to report it.
+// launch runs the job on all nodes at once, and returns when all have ended. After one rank fails,
+// the others have a third of the time limit left to report the failure.
 func (tr trial) launch(t *testing.T, c *testhosts.Cluster) []*rank {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*tr.patience)
@@ -313,7 +317,8 @@ func (r *rank) String() string {
 	return fmt.Sprintf("== %s: %s after %.1f s\n%s", r.node, status, r.seconds, r.output.String())
 }
 
-// report contains the fields of preflight's report that matter here, with their published names.
+// report contains the fields of preflight's report that these tests use, with their published
+// names.
 type report struct {
 	ExitCode int `json:"exit_code"`
 	Findings []struct {
@@ -323,7 +328,7 @@ type report struct {
 	Checks []struct{ Check, Verdict, Reason string }
 }
 
-// blamed returns the nodes that findings with this verdict name.
+// blamed returns the nodes that findings with the given verdict name.
 func (r report) blamed(verdict string) []string {
 	var nodes []string
 	for _, f := range r.Findings {

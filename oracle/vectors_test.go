@@ -27,15 +27,15 @@ type recording struct {
 	Turns      []turn           `json:"turns"`
 }
 
-// turn is what one side sent before the other side sent something. Only one of the two fields is
-// set.
+// turn holds the data that one side sent before the other side sent data. Only one of the two
+// fields is set.
 type turn struct {
 	Client []byte `json:"client,omitempty"`
 	Server []byte `json:"server,omitempty"`
 }
 
-// TestVectors records what two torches send to each other. drill/c10d replays it against our client
-// and our server.
+// TestVectors records what two processes with the same torch send to each other. drill/c10d replays
+// the recording against preflight's client and server.
 func TestVectors(t *testing.T) {
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server, client := r.start(t), r.start(t)
@@ -67,7 +67,7 @@ type proxy struct {
 	all      sync.WaitGroup
 
 	mu    sync.Mutex
-	turns [][]turn // by connection
+	turns [][]turn // the recorded turns, by connection
 }
 
 func between(t *testing.T, to int) *proxy {
