@@ -49,8 +49,8 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
-// smokeMetrics returns the metrics of a smoke test of two nodes: w1 with these rates, w2 with half
-// of them.
+// smokeMetrics returns the metrics of a smoke test of two nodes. w1 has the given rates, and w2 has
+// half of these rates.
 func smokeMetrics(t *testing.T, computed, carried float64) string {
 	t.Helper()
 	var r checks.Report
@@ -68,16 +68,16 @@ func smokeMetrics(t *testing.T, computed, carried float64) string {
 	return metrics.String()
 }
 
-// TestSmokeAlerts lets Prometheus evaluate the rules over one week of constant rates, then one or
-// two nights of other rates. A node is compared with its own past, and one slow night raises no
-// alert.
+// TestSmokeAlerts lets Prometheus evaluate the rules over one week of constant rates, followed by
+// one or two nights with other rates. The rules must compare a node with its own past, and one slow
+// night must raise no alert.
 func TestSmokeAlerts(t *testing.T) {
 	if _, err := exec.LookPath("promtool"); err != nil {
 		t.Skip("NOT RUN: Prometheus over the alert rules, because there is no promtool: sh testhosts/apt.sh consumers installs it")
 	}
 	computes, reduces := []string{"PreflightComputesSlower w1", "PreflightComputesSlower w2"}, []string{"PreflightReducesSlower w1", "PreflightReducesSlower w2"}
 	for name, c := range map[string]struct {
-		computed, carried float64 // as a share of the earlier rate
+		computed, carried float64 // rates as a share of the earlier rates
 		nights            int
 		want              []string
 	}{
@@ -141,8 +141,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// alerts returns the alerts that fire after two hours of constant metrics, with the node that they
-// name. The test file expects no alerts, so promtool lists all that fire.
+// alerts returns the alerts that fire after two hours of constant metrics, each with the node that
+// it names. The test file expects no alerts, so promtool lists all alerts that fire.
 func alerts(t *testing.T, metrics string, age int) (firing []string) {
 	t.Helper()
 	var input []series
@@ -151,7 +151,7 @@ func alerts(t *testing.T, metrics string, age int) (firing []string) {
 			input = append(input, series{name, value + "x120"})
 		}
 	}
-	// promtool's clock starts at 0. The file is written at 0 too, or age seconds earlier.
+	// promtool's clock starts at 0. The file was written age seconds before 0.
 	written := fmt.Sprintf("%d+60x120", -age)
 	input = append(input, series{`node_textfile_mtime_seconds{file="/var/lib/prometheus/node-exporter/preflight.prom"}`, written})
 	return evaluated(t, "prometheus/alerts.yml", "1m", "2h", input, "PreflightFails", "PreflightNodeFails", "PreflightCannotTell", "PreflightStale", "PreflightAbsent")
@@ -169,8 +169,8 @@ func sampled(line string) (name, value string, ok bool) {
 	return line[:at], strings.TrimSpace(line[at:]), true
 }
 
-// evaluated returns the alerts that fire at a given time, each with the node that it names. The
-// series have one value per interval.
+// evaluated returns the alerts that fire at a given time, each with the node that it names. Each
+// series has one value for each interval.
 func evaluated(t *testing.T, rules, interval, at string, input []series, names ...string) []string {
 	t.Helper()
 	var expected []map[string]any

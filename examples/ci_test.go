@@ -28,13 +28,13 @@ func strictly(t *testing.T, path string, into any) {
 	}
 }
 
-// gates are fleets, each with the exit code that a job of a pipeline ends with.
+// gates maps names to fleets, each with the exit code with which a pipeline's job ends.
 var gates = map[string]struct {
 	fleet fleet
 	code  int
 }{"healthy": {healthy, 0}, "faulty": {faulty, 1}, "dark": {dark, 2}}
 
-// drifted runs the step on healthy nodes whose torch differs from the committed baseline.
+// drifted runs a pipeline's step on healthy nodes whose torch differs from the committed baseline.
 func drifted(t *testing.T, argv ...string) {
 	t.Helper()
 	d := newDesk(t, healthy, "hostfile")
@@ -45,7 +45,8 @@ func drifted(t *testing.T, argv ...string) {
 	}
 }
 
-// TestGitHubActions runs the step and checks that the next steps and GitHub find its results.
+// TestGitHubActions runs the workflow's step and checks that the next steps and GitHub find the
+// results of the step.
 func TestGitHubActions(t *testing.T) {
 	type step struct {
 		Name, Uses, Run, If string
@@ -70,8 +71,8 @@ func TestGitHubActions(t *testing.T) {
 	for name, gate := range gates {
 		d := newDesk(t, gate.fleet, "hostfile")
 		d.golden(t, "", "")
-		// As on a runner (docs.github.com, "Defaults for run"): the summary file exists, and the
-		// shell ends at the first failure.
+		// Set up the same environment as a runner (docs.github.com, "Defaults for run"). The
+		// summary file exists, and the shell ends at the first failure.
 		d.env["GITHUB_STEP_SUMMARY"] = filepath.Join(d.dir, "summary,=.md")
 		if err := os.WriteFile(d.env["GITHUB_STEP_SUMMARY"], nil, 0o600); err != nil {
 			t.Fatal(err)

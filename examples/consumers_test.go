@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// consumers returns the directory into which testdata/consumers.sh installs the programs that the
-// examples are for.
+// consumers returns the directory into which testdata/consumers.sh installs the programs that use
+// the examples.
 func consumers(t *testing.T) string {
 	t.Helper()
 	dir := absolute(t, "../bin/consumers")
@@ -54,8 +54,8 @@ func TestConsumerAnsible(t *testing.T) {
 	}
 }
 
-// TestConsumerReFrame lets ReFrame run the check. It must pass if the launch is ready, and read the
-// duration from the file that preflight wrote.
+// TestConsumerReFrame lets ReFrame run the check. The check must pass if the launch is ready, and
+// it must read the duration from the file that preflight wrote.
 func TestConsumerReFrame(t *testing.T) {
 	program := filepath.Join(consumers(t), "bin/reframe")
 	for name, gate := range gates {
@@ -71,7 +71,7 @@ func TestConsumerReFrame(t *testing.T) {
 	}
 }
 
-// asksNVRx calls the service at a socket with the client of ft_launcher.
+// asksNVRx is a program that calls the service at a socket with the client of ft_launcher.
 const asksNVRx = `
 import sys, grpc
 from nvidia_resiliency_ext.shared_utils.health_check import NodeHealthCheck
@@ -79,8 +79,8 @@ grpc.channel_ready_future(grpc.insecure_channel(sys.argv[1])).result(timeout=60)
 print(NodeHealthCheck(endpoint=sys.argv[1])())
 `
 
-// TestConsumerNVRx checks that NVRx's own client excludes the node that fails, but not an unknown
-// node or one whose script is missing.
+// TestConsumerNVRx checks that NVRx's own client excludes the node that fails. It must not exclude
+// an unknown node or a node whose script is missing.
 func TestConsumerNVRx(t *testing.T) {
 	dir := consumers(t)
 	python, script := filepath.Join(dir, "bin/python"), absolute(t, "nvrx/health-check")

@@ -26,7 +26,8 @@ func TestNHC(t *testing.T) {
 		"dark":    {fleet{nodes: "w6"}, 0, ""},
 	} {
 		d := newDesk(t, c.fleet)
-		// die only prints its message. As in NHC, the function goes on and returns.
+		// In this test die only prints its message. As in NHC, the function that called die
+		// continues and returns.
 		out, code := d.run(t, "bash", "-c", `die() { echo "die $*"; }; . "$0"; check_preflight gpu-driver-loads,shm-writable`, absolute(t, "nhc/preflight.nhc"))
 		if code != c.code || !strings.HasPrefix(out, c.said) || c.said == "" && out != "" {
 			t.Errorf("%s: exit code %d, want %d with %q:\n%s", name, code, c.code, c.said, out)
@@ -34,8 +35,8 @@ func TestNHC(t *testing.T) {
 	}
 }
 
-// TestAnsible runs the command of the task. TestConsumerAnsible runs the play with Ansible if it is
-// installed.
+// TestAnsible runs the command of the task. TestConsumerAnsible runs the play with Ansible, if
+// Ansible is installed.
 func TestAnsible(t *testing.T) {
 	var plays []struct {
 		Name, Hosts string
@@ -67,8 +68,8 @@ func TestAnsible(t *testing.T) {
 	}
 }
 
-// TestTerraform checks that the commands end with preflight's exit code, which makes Terraform and
-// Packer fail. TestHCL checks the syntax of the files.
+// TestTerraform checks that the commands end with preflight's exit code. If that code is not 0,
+// Terraform and Packer fail. TestHCL checks the syntax of the files.
 func TestTerraform(t *testing.T) {
 	for name, gate := range gates {
 		d := newDesk(t, gate.fleet, "hostfile")
@@ -103,8 +104,8 @@ func quoted(t *testing.T, file, attribute string) string {
 	return value
 }
 
-// standInReFrame replaces the parts of reframe that the check uses. It prints the command, or what
-// the check concludes from the output.
+// standInReFrame is a program that replaces the parts of reframe that the check uses. It prints the
+// command, or the check's result for the output.
 const standInReFrame = `
 import re, shlex, sys, types
 rfm, sanity = types.ModuleType('reframe'), types.ModuleType('reframe.utility.sanity')
@@ -125,8 +126,8 @@ if sys.argv[2] == 'command': print(shlex.join([check.executable, *check.executab
 else: print(check.ready(), check.seconds() > 0)
 `
 
-// TestReFrame runs the command of the check, and then the check on its output, without ReFrame.
-// TestConsumerReFrame uses ReFrame itself.
+// TestReFrame runs the command of the check, and then the check on the command's output, without
+// ReFrame. TestConsumerReFrame uses ReFrame itself.
 func TestReFrame(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("NOT RUN: the check for ReFrame, because there is no python3")
@@ -174,7 +175,7 @@ func TestPreCommit(t *testing.T) {
 	}
 }
 
-// TestAction runs the step of action.yml in the root directory.
+// TestAction runs the step of action.yml, which is in the root directory of the repository.
 func TestAction(t *testing.T) {
 	type input struct{ Description, Default string }
 	var action struct {

@@ -52,9 +52,9 @@ type (
 	}
 )
 
-// initStep runs the init container, which alone decides whether the other containers start, and
-// checks the pod against the rules of the API server. The volumes mount the hostfile at the path
-// hostfile. given are volumes that the manifest does not define.
+// initStep runs the init container, which alone decides whether the other containers start. It also
+// checks the pod against the rules of the API server. The volumes must mount the hostfile at the
+// path hostfile. given lists volumes that the manifest does not define.
 func initStep(t *testing.T, p pod, hostfile string, given ...string) {
 	t.Helper()
 	names := map[string]bool{}
@@ -91,8 +91,8 @@ func initStep(t *testing.T, p pod, hostfile string, given ...string) {
 	}
 	for name, gate := range gates {
 		d := newDesk(t, gate.fleet, hostfile)
-		// env searches the PATH of the test's working directory, as the container runtime searches
-		// that of the image.
+		// env searches the PATH of the test, as the container runtime searches the PATH of the
+		// image.
 		if out, code := d.run(t, append([]string{"/usr/bin/env"}, p.Spec.InitContainers[0].Command...)...); code != gate.code {
 			t.Errorf("%s: exit code %d, want %d:\n%s", name, code, gate.code, out)
 		}
@@ -154,7 +154,7 @@ func TestMPIJob(t *testing.T) {
 		t.Errorf("a worker has %d GPUs and %d slots", gpus, spec.Slots)
 	}
 	launcher := spec.Replicas.Launcher.Template
-	// The names that the operator gives them (mpi_job_controller.go: configVolumeName,
+	// The operator gives these names to the volumes (mpi_job_controller.go: configVolumeName,
 	// sshAuthVolume).
 	initStep(t, launcher, "/etc/mpi/hostfile", "mpi-job-config", "ssh-auth")
 	for _, m := range launcher.Spec.InitContainers[0].Mounts {

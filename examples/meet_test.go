@@ -18,10 +18,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestMeeting runs the judge of an example together with the init containers of its pods, which
-// have the names that the operators give them. All of them must meet.
+// TestMeeting runs the judge of an example together with the init containers of the example's pods.
+// The pods have the names that the operators give them. All pods must meet.
 func TestMeeting(t *testing.T) {
-	for file, names := range map[string][]string{ // for each pod, the value that the platform fills in for its name or index
+	for file, names := range map[string][]string{ // for each pod, the value that the platform inserts for the pod's name or index
 		"kubernetes/pytorchjob.yaml":      {"train-master-0", "train-worker-0", "train-worker-1", "train-worker-2"},
 		"kubernetes/jobset.yaml":          {"0", "1", "2", "3"},
 		"kubernetes/leaderworkerset.yaml": {"train-0", "train-0-1", "train-0-2", "train-0-3"},

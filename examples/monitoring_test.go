@@ -19,7 +19,7 @@ import (
 var warned = fleet{nodes: "w1,w4", only: "ssh-*"}
 
 // TestPlugin checks the plugin's status line and exit code. The codes are those of the Monitoring
-// Plugins' guidelines, not preflight's.
+// Plugins' guidelines, which differ from preflight's.
 func TestPlugin(t *testing.T) {
 	for name, c := range map[string]struct {
 		fleet fleet
@@ -52,8 +52,8 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// TestPluginLine runs the plugin with programs in place of preflight. The status line comes first
-// in the output, and counts only if the exit code agrees with it.
+// TestPluginLine runs the plugin with programs that replace preflight. The status line must come
+// first in the output, and it must count only if the exit code agrees with it.
 func TestPluginLine(t *testing.T) {
 	for name, c := range map[string]struct {
 		says  string
@@ -77,8 +77,9 @@ func TestPluginLine(t *testing.T) {
 	}
 }
 
-// directives are the directives of the example's objects, all of which Nagios Core 4 accepts,
-// including those that it requires (its manual, "Object Definitions").
+// directives maps the kinds of objects in the example to their directives. Nagios Core 4 accepts
+// all of these directives, and they include the required ones (Nagios manual, "Object
+// Definitions").
 var directives = map[string][]string{
 	"command": {"command_name", "command_line"},
 	"service": {"use", "host_name", "service_description", "check_command", "check_interval", "retry_interval", "max_check_attempts"},
@@ -174,7 +175,7 @@ include "` + absolute(t, "nagios/icinga2.conf") + "\"\n"
 		t.Fatal(err)
 	}
 	cmd := exec.Command(icinga, "daemon", "--validate", "--config", config)
-	// Icinga's own user may not read our directory.
+	// Icinga's own user may not read the test's directory.
 	cmd.Env = append(os.Environ(), "ICINGA2_USER=root", "ICINGA2_GROUP=root")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "Instantiated 1 Service.") {
@@ -186,7 +187,7 @@ include "` + absolute(t, "nagios/icinga2.conf") + "\"\n"
 // the command would mean a line break.
 var cronLine = regexp.MustCompile(`^(?:[\d*/,-]+ ){5}[a-z_][a-z0-9_-]* ([^%]+)$`)
 
-// TestCron runs the line and reads the file that the collector would read.
+// TestCron runs the line of the cron file and reads the file that the collector would read.
 func TestCron(t *testing.T) {
 	text, err := os.ReadFile("prometheus/preflight.cron")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// These tests fetch and build programs of others, which takes too long for make test. `make
+// These tests fetch and build third-party programs, which takes too long for make test. `make
 // release-check` runs them.
 
 // TestKubernetesTypes parses the manifests with the types of Kubernetes and of its controllers. The
@@ -80,7 +80,8 @@ func TestActionlint(t *testing.T) {
 	}
 }
 
-// hclfmt parses HCL, the language of Terraform and Packer. It does not know their blocks.
+// hclfmt parses HCL, the language of Terraform and Packer. It does not check the names of their
+// blocks.
 const hclfmt = "github.com/hashicorp/hcl/v2/cmd/hclfmt@v2.24.0"
 
 func TestHCL(t *testing.T) {

@@ -9,14 +9,15 @@ import (
 	"testing"
 )
 
-// TestPolicy lets preflight read the policy, which reports unknown facts, checks and constraints
-// with their line. Then it checks a fleet against the policy.
+// TestPolicy lets preflight read the policy. preflight reports unknown facts, checks and
+// constraints with their lines. After that the test checks a fleet with the policy.
 func TestPolicy(t *testing.T) {
 	text, err := os.ReadFile("policy/preflight.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The recorded nodes have other names, and the last day of the waiver will pass.
+	// Replace the node names, because the recorded nodes have other names. Replace the end of the
+	// waiver, because that day will pass.
 	ours := strings.NewReplacer("gpu[001-064]", "w[1-4]", "old[01-16]", "w[5-8]", "old[03-04]", "w2", "2027-03-31", "2999-12-31").Replace(string(text))
 	for name, c := range map[string]struct {
 		policy string

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// scripts returns the files that start with #!.
+// scripts returns the example files that start with #!.
 func scripts(t *testing.T) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -60,7 +60,7 @@ func absolute(t *testing.T, path string) string {
 	return path
 }
 
-// TestSlurmHooks checks which nodes are drained, and whether the job goes on.
+// TestSlurmHooks checks which nodes the hooks drain, and whether the job continues.
 func TestSlurmHooks(t *testing.T) {
 	drains := func(when, nodes string) string {
 		return `scontrol update NodeName=` + nodes + ` State=DRAIN Reason=preflight ` + when + ` job 7: see the controller's syslog`
@@ -70,10 +70,10 @@ func TestSlurmHooks(t *testing.T) {
 		script  string
 		fleet   fleet
 		code    int
-		said    string // by one of the recorded calls
+		said    string // text that one of the recorded commands must contain
 		drained string
 	}{
-		// w5 is not drained: this machine does not know its host key.
+		// w5 is not drained, because only its host key is unknown to this machine.
 		"prolog, faults":   {"prolog.sh", faulty, 1, "gpu-driver-loads", drains("before", "w6,w8")},
 		"prolog, one node": {"prolog.sh", oneBad, 1, "gpu-driver-loads", drains("before", "w8")},
 		"prolog, none":     {"prolog.sh", healthy, 0, "", ""},
@@ -101,8 +101,8 @@ func TestSlurmHooks(t *testing.T) {
 	}
 }
 
-// TestPrologThatMayNotDrain checks that the job starts if the nodes cannot be drained. A requeued
-// job would get the same nodes again, without end.
+// TestPrologThatMayNotDrain checks that the job starts if the nodes cannot be drained. Otherwise
+// Slurm would requeue the job on the same nodes again and again.
 func TestPrologThatMayNotDrain(t *testing.T) {
 	d := newDesk(t, faulty)
 	d.env["SLURM_JOB_ID"], d.env["SLURM_JOB_NODELIST"], d.env["STAND_IN_REFUSES"] = "7", "w[1-8]", "scontrol"
@@ -129,7 +129,7 @@ func TestHooksOfAStrictUser(t *testing.T) {
 	}
 }
 
-// TestCleanSHM runs the node's Epilog with a private /dev/shm.
+// TestCleanSHM runs the Epilog script of a node with a private /dev/shm.
 func TestCleanSHM(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("NOT RUN: clean-shm.sh, because it removes other users' files, which takes root on Linux")
@@ -159,7 +159,7 @@ func TestCleanSHM(t *testing.T) {
 	}
 }
 
-// TestSbatch checks that the script trains on good nodes, or says why it does not.
+// TestSbatch checks that the script trains on good nodes, or prints why it does not train.
 func TestSbatch(t *testing.T) {
 	launched := "deepspeed --hostfile preflight-7/good --num_nodes 4 train.py --deepspeed ds.json\n"
 	for name, c := range map[string]struct {
@@ -222,8 +222,8 @@ func TestSrun(t *testing.T) {
 	}
 }
 
-// TestSbatchOptions checks that Slurm knows the options, and that they come before the first
-// command, where sbatch reads them.
+// TestSbatchOptions checks that Slurm supports the options and that the options come before the
+// first command. sbatch reads no options after the first command.
 func TestSbatchOptions(t *testing.T) {
 	known := regexp.MustCompile(`^#SBATCH --(?:job-name=\w+|nodes=\d+|ntasks-per-node=\d+|gpus-per-node=\d+|exclusive)(?:\s+#.*)?$`)
 	for _, script := range []string{"slurm/train.sbatch", "slurm/train-srun.sbatch"} {

@@ -21,8 +21,8 @@ import (
 	"testing"
 )
 
-// TestMain lets the test binary act as preflight when it is called by this name. The examples find
-// it in their PATH, and it checks a recorded cluster.
+// TestMain lets the test binary act as preflight when it is run under the name preflight. The
+// examples find the binary in their PATH, and it checks a recorded cluster.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "preflight" {
 		os.Exit(standIn(os.Args[1:]))
@@ -34,18 +34,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// ofTheLaunch are the flags that select nodes and how to reach them. A recording has fixed nodes,
-// so these flags are checked with preflight predict, which contacts no node.
+// ofTheLaunch lists the flags that select nodes and the way to reach them. A recording has fixed
+// nodes, so these flags are checked with preflight predict, which contacts no node.
 var ofTheLaunch = []string{"-H", "--hostfile", "--launcher", "--timeout", "--via", "--rendezvous", "--rdzv-endpoint"}
 
-// misused is the exit code if the real preflight rejects a flag.
+// misused is the exit code of the stand-in if the real preflight rejects a flag.
 const misused = 70
 
 // remarks matches the comment lines of a hostfile. They may name nodes that the file does not list.
 var remarks = regexp.MustCompile(`(?m)^#.*$`)
 
-// standIn runs the real preflight on the recording instead of on nodes. If this passes, it becomes
-// the command after "--". The real preflight parses all flags, the hostfile and the command.
+// standIn runs the real preflight on the recording instead of on nodes. If preflight passes,
+// standIn runs the command after "--" in its own process. The real preflight parses all flags, the
+// hostfile and the command.
 func standIn(args []string) int {
 	mine, command := args, []string(nil)
 	if dash := slices.Index(args, "--"); dash >= 0 {
@@ -67,7 +68,7 @@ func standIn(args []string) int {
 	}
 	recorded := os.Getenv("STAND_IN_FLEET")
 	if at := slices.Index(command, "--hostfile"); at >= 0 {
-		if text, err := os.ReadFile(command[at+1]); err == nil { // a list of good hosts
+		if text, err := os.ReadFile(command[at+1]); err == nil { // the file is a list of good hosts
 			recorded = narrowed(recorded, command[at+1]+".json", strings.Fields(remarks.ReplaceAllString(string(text), "")))
 		}
 	}
@@ -92,8 +93,8 @@ func standIn(args []string) int {
 	return misused
 }
 
-// parted separates the flags of the launch from the others. An absolute path of a hostfile is
-// resolved below STAND_IN_ROOT.
+// parted separates the flags of the launch from the other flags. It resolves an absolute path of a
+// hostfile below STAND_IN_ROOT.
 func parted(flags []string) (launch, others []string) {
 	for i := 0; i < len(flags); i++ {
 		if !slices.Contains(ofTheLaunch, flags[i]) || i+1 == len(flags) {
@@ -137,7 +138,7 @@ func program(t *testing.T) string {
 
 const recording = "../cmd/preflight/demo.json"
 
-// fleet is what the stand-in checks: a recording with some of its nodes, and the checks to run.
+// fleet describes what the stand-in checks: the nodes of the recording, and the checks to run.
 type fleet struct{ nodes, only string }
 
 var (
@@ -160,7 +161,7 @@ func (f fleet) file(t *testing.T) string {
 }
 
 // narrowed writes a recording with only the given nodes to another path, and returns this path. It
-// panics on an error, because the stand-in calls it too, outside of a test.
+// panics on an error, because the stand-in also calls it outside of a test.
 func narrowed(from, to string, nodes []string) string {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -193,7 +194,7 @@ type desk struct {
 	env        map[string]string
 }
 
-// stands are programs that a cluster has and this machine may lack.
+// stands lists programs that a cluster has and that this machine may lack.
 var stands = []string{"deepspeed", "scontrol", "srun", "logger"}
 
 // newDesk makes a desk. It writes a hostfile with all nodes to each of the given paths.
@@ -231,7 +232,7 @@ func newDesk(t *testing.T, f fleet, hostfiles ...string) *desk {
 	return d
 }
 
-// run runs a program in the working directory. out is everything that it printed.
+// run runs a program in the working directory. out is everything that the program printed.
 func (d *desk) run(t *testing.T, argv ...string) (out string, code int) {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -254,8 +255,8 @@ var listed = func() (text string) {
 	return text
 }()
 
-// golden writes a baseline to golden.json: the recording, with the text is replaced by was. If was
-// is "", nothing is replaced.
+// golden writes a baseline to golden.json. The baseline is the recording in which the text was
+// replaces the text is. If was is "", nothing is replaced.
 func (d *desk) golden(t *testing.T, was, is string) {
 	t.Helper()
 	text, err := os.ReadFile(d.env["STAND_IN_FLEET"])
@@ -271,7 +272,7 @@ func (d *desk) golden(t *testing.T, was, is string) {
 	}
 }
 
-// called returns the calls that the stand-ins recorded, or "" if there was none.
+// called returns the commands that the stand-ins recorded, or "" if there are none.
 func (d *desk) called(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(d.calls)

@@ -30,15 +30,14 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// raise starts a cluster that shares no directory, because the path of the sources must not matter.
-// Other tests run at the same time.
+// raise starts a cluster that shares no directory, so that the path of the sources does not matter.
 func raise(t *testing.T, nodes int) *testhosts.Cluster {
 	t.Helper()
 	t.Parallel()
 	return testhosts.RaiseFor(t, sharing(nodes))
 }
 
-// sharing returns the options of a cluster that shares these directories.
+// sharing returns the options of a cluster that shares the given directories.
 func sharing(nodes int, directories ...string) testhosts.Options {
 	return testhosts.Options{Name: "test", Nodes: nodes, Slots: 2, Share: append([]string{}, directories...)}
 }
@@ -48,7 +47,7 @@ func onHead(t *testing.T, c *testhosts.Cluster, command string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	out, _ := c.OnHead(ctx, "/bin/sh", "-c", command).CombinedOutput() // the output contains the status
+	out, _ := c.OnHead(ctx, "/bin/sh", "-c", command).CombinedOutput() // the output shows the status
 	return string(out)
 }
 
@@ -73,7 +72,7 @@ func TestCluster(t *testing.T) {
 		{"for h in w1 w2; do ssh $h cat /etc/machine-id; done | sort -u | wc -l", "2\n"},
 		{"pdsh -R ssh -w 'w[1-3]' hostname | sort", "w1: w1\nw2: w2\nw3: w3\n"},
 		{"ssh w1 \"bash -c '</dev/tcp/192.0.2.1/22'\" 2>&1 | grep -o -m1 'Network is .*'", "Network is unreachable\n"},
-		// Orphans are reaped and do not stay zombies.
+		// This row checks that orphans are reaped and do not stay zombies.
 		{"ssh w1 'setsid sh -c \"sleep 0.1\" & sleep 0.4; ps ax -o stat= | grep -c Z'", "0\n"},
 	}
 	for _, test := range tests {
@@ -86,8 +85,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// A command on the launching machine is a direct child: it gets our signals, and we get its exit
-// status.
+// TestOnHeadIsADirectChild checks that a command on the launching machine is a direct child. It
+// must get the caller's signals, and the caller must get its exit status.
 func TestOnHeadIsADirectChild(t *testing.T) {
 	c := raise(t, 1)
 	cmd := c.OnHead(t.Context(), "/bin/sh", "-c", `trap "echo caught; exit 7" INT; echo ready; while :; do sleep 0.01; done`)
@@ -113,7 +112,8 @@ func TestOnHeadIsADirectChild(t *testing.T) {
 	}
 }
 
-// A directory below one that nodes have for themselves is shared on request.
+// TestShare checks that a directory can be shared even if nodes have their own version of its
+// parent directory.
 func TestShare(t *testing.T) {
 	t.Setenv("TMPDIR", "/tmp") // the nodes have their own /tmp
 	dir := filepath.Join(t.TempDir(), "with space")
@@ -167,8 +167,8 @@ func TestAttachAndRestart(t *testing.T) {
 	}
 }
 
-// A changed host key that other machines have learned causes no trouble after a restart, which
-// restores the old key.
+// TestRestartIsKnownAgain checks that logins work after a restart, which restores the old host key,
+// even if other machines have learned a changed key.
 func TestRestartIsKnownAgain(t *testing.T) {
 	c := raise(t, 3)
 	w2, w3 := c.Nodes[1], c.Nodes[2]
@@ -181,7 +181,7 @@ func TestRestartIsKnownAgain(t *testing.T) {
 		cure  = "for h in w2 w3; do ssh-keygen -R $h; ssh-keyscan -H $h 10.77.1.${h#w} >>~/.ssh/known_hosts; done; "
 		login = "for h in w2 10.77.1.2 w3; do ssh -o BatchMode=yes $h hostname; done 2>/dev/null"
 	)
-	// w1 has lost its file, and w2 is in its original state.
+	// Now w1 has lost its known_hosts, and the known_hosts of w2 is in its original state.
 	if _, err := c.Nodes[0].Run(t.Context(), "rm", "/root/.ssh/known_hosts"); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestRestartIsKnownAgain(t *testing.T) {
 }
 
 // traces returns what a cluster of this name has left on the machine. Other tests may start and end
-// clusters meanwhile, so only names that are surely its own count.
+// clusters at the same time, so traces counts only names that certainly belong to this cluster.
 func traces(t *testing.T, name string, namespaces ...string) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -244,7 +244,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Daemons, held ports and sessions must end as well.
+	// Daemons, held ports and sessions must also end.
 	if _, err := c.Nodes[0].HoldPort(29500); err != nil {
 		t.Error(err)
 	}

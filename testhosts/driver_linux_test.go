@@ -13,8 +13,8 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// driverLook prints all that a node shows of its GPUs, read as other programs would read it. For a
-// missing item it prints no line, or 0.
+// driverLook prints everything that a node shows of its GPUs, read in the same way as other
+// programs. For a missing item it prints no line or 0.
 const driverLook = `
 ls /dev | grep nvidia | tr '\n' ' '; echo
 for door in /dev/nvidiactl /dev/nvidia-uvm; do [ -c $door ] && : <>$door && echo "$door opens"; done
@@ -57,7 +57,7 @@ tmpfs
 devpts
 `
 
-// scenario returns a new machine of this name, which must exist.
+// scenario returns a new machine of the scenario with the given name, which must exist.
 func scenario(name string) gpus.Machine {
 	at := slices.IndexFunc(gpus.Scenarios, func(s gpus.Scenario) bool { return s.Name == name })
 	return gpus.Scenarios[at].GPUs()
@@ -125,7 +125,8 @@ func TestSetDriver(t *testing.T) {
 	expect(bare)
 }
 
-// Every scenario can be set, and leaves nothing behind when it is undone.
+// TestScenariosLeaveNothing checks that every scenario can be set, and that Undo leaves nothing
+// behind.
 func TestScenariosLeaveNothing(t *testing.T) {
 	w1 := raise(t, 1).Nodes[0]
 	// names prints the names of the node's own processes: all nodes and this machine share one /proc.

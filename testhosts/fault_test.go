@@ -69,8 +69,8 @@ func TestFaults(t *testing.T) {
 		"freezes at once":      {testhosts.Freezes(0), func(o outcome) bool { return o.output == "" && hangs(o) }},
 		"killed":               {testhosts.Killed("KILL", 2), func(o outcome) bool { return o.output == "he" && says("signal KILL")(o) }},
 	}
-	// How long to wait for an answer that never comes. Hosts that need a login first get more time,
-	// because the machine may be busy.
+	// patience maps faults to the time to wait for an answer that never comes. Hosts that first
+	// need a login get more time, because the machine may be busy.
 	patience := map[string]time.Duration{
 		"silent": time.Second, "session ignored": 2 * time.Second, "exec ignored": 2 * time.Second,
 		"freezes": 4 * time.Second, "freezes at once": 4 * time.Second,
@@ -86,8 +86,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// observe logs in, runs a command, and returns the outcome, with the output that arrived before the
-// session died.
+// observe logs in, runs a command, and returns the outcome. The outcome includes the output that
+// arrived before the session died.
 func observe(t *testing.T, f *testhosts.Fleet, name string, patience time.Duration) outcome {
 	t.Helper()
 	client, err := loginWithin(t, f, name, cmp.Or(patience, time.Minute))
@@ -101,13 +101,13 @@ func observe(t *testing.T, f *testhosts.Fleet, name string, patience time.Durati
 	session.Stdin = strings.NewReader("echo from stdin\n")
 	out, err := session.CombinedOutput("echo hello")
 	if errors.Is(err, io.EOF) && len(out) > 0 {
-		err = nil // from writing stdin: the command ended before it had read everything
+		err = nil // the error of writing stdin only means that the command ended before it had read everything
 	}
 	return outcome{string(out), firstCause(client, err)}
 }
 
-// firstCause replaces the error of a session whose connection ended because of our own deadline by
-// the error of the connection.
+// firstCause replaces the error of a session with the error of its connection, if the connection
+// ended because of the client's own deadline.
 func firstCause(client *ssh.Client, err error) error {
 	if err == nil {
 		return nil
@@ -145,7 +145,7 @@ func TestFloods(t *testing.T) {
 	if err := session.Start("echo hello"); err != nil {
 		t.Fatal(err)
 	}
-	// This is more than a server can have sent before, so it must still be sending.
+	// The server cannot have sent this much data before, so it must still be sending.
 	if _, err := io.CopyN(io.Discard, out, 16<<20); err != nil {
 		t.Error(err)
 	}

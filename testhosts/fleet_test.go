@@ -42,7 +42,8 @@ func login(t *testing.T, f *testhosts.Fleet, name string) (*ssh.Client, error) {
 	return loginWithin(t, f, name, time.Minute)
 }
 
-// loginWithin limits the whole connection to this time, so that a silent host cannot stop the test.
+// loginWithin logs in and limits the whole connection to the time patience, so that a silent host
+// cannot block the test.
 func loginWithin(t *testing.T, f *testhosts.Fleet, name string, patience time.Duration) (*ssh.Client, error) {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", f.Address(name), patience)
@@ -100,7 +101,8 @@ func TestHealthyHost(t *testing.T) {
 		{"bin/hello", "", "hello from " + home + "\n"},
 		{"cat; echo $COLOUR", "over stdin\n", "over stdin\nred\n"},
 		{"echo to stderr >&2", "", "to stderr\n"},
-		// The first directory of PATH contains its own id, whose number is unique to the fleet.
+		// The first directory of PATH contains a replacement for the command id. The user ID that
+		// it prints is unique to the fleet.
 		{"echo ${PATH#*:}; [ $(id -u) -gt 2147483647 ] && id -un", "", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n" + who(t)},
 	}
 	for _, test := range tests {
@@ -145,7 +147,8 @@ func TestInjectedExec(t *testing.T) {
 	}
 }
 
-// A healthy host must refuse an unknown key. Otherwise the login tests prove nothing.
+// TestStrangerIsRefused checks that a healthy host refuses an unknown key. Otherwise the login
+// tests would prove nothing.
 func TestStrangerIsRefused(t *testing.T) {
 	f := testhosts.Start(t, testhosts.Host{Name: "w1"})
 	other := testhosts.Start(t, testhosts.Host{Name: "w1"})
@@ -181,11 +184,11 @@ func TestOpenSSHClient(t *testing.T) {
 	}
 }
 
-// A daemon that has left the command's process group and holds its output must not delay the end of
-// the fleet.
+// TestDaemonDoesNotHoldUpTheEnd checks that a daemon does not delay the end of the fleet. The
+// daemon has left the command's process group and holds the command's output.
 func TestDaemonDoesNotHoldUpTheEnd(t *testing.T) {
 	var pid int
-	t.Cleanup(func() { // after the fleet has ended
+	t.Cleanup(func() { // runs after the fleet has ended
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Errorf("the daemon was not there to hold anything up: %v", err)
 		}
@@ -211,7 +214,8 @@ func TestDaemonDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// A large fleet starts and ends without leaving processes, goroutines or files.
+// TestLargeFleetLeavesNothing checks that a large fleet ends without leaving processes, goroutines
+// or files behind.
 func TestLargeFleetLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var home, scratch string
@@ -266,8 +270,8 @@ func waitUntil(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestSharedDirectories checks that files which commands create under their user's ID in shared
-// directories belong to this fleet only, and are removed after the test.
+// TestSharedDirectories checks the files that commands create under their user's ID in shared
+// directories. The files must belong only to this fleet and be removed after the test.
 func TestSharedDirectories(t *testing.T) {
 	var left []string
 	t.Run("two fleets", func(t *testing.T) {

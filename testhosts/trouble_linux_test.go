@@ -13,20 +13,21 @@ import (
 	"preflight/testhosts"
 )
 
-// TestTroubles causes every fault on w2, checks from the launching machine how a launch would see
-// it, and checks again after the fault was undone.
+// TestTroubles causes every fault on w2. It checks on the launching machine what a launch would
+// see, with the fault and again after Undo.
 func TestTroubles(t *testing.T) { testhosts.InParts(t, sharing(3), troubles) }
 
 func troubles(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 	w1, w2 := c.Nodes[0], c.Nodes[1]
 	const login = "ssh -o BatchMode=yes -o ConnectTimeout=5 w2 echo in 2>&1"
-	// A server that does not answer gives no error, so bash prints what TCP has seen.
+	// A server that does not answer gives no error, so bash prints the result of the TCP
+	// connection.
 	const connect = "timeout 2.5 bash -c '</dev/tcp/w2/22' 2>&1 && echo open; [ $? = 124 ] && echo silence"
 	inNode := func(command string) string { return "ssh -o BatchMode=yes w2 '" + command + "' 2>&1" }
 	tests := map[string]struct {
 		plant         func() (testhosts.Undo, error)
 		look          string
-		trouble, fine string // part of the output with the fault, and without it
+		trouble, fine string // part of the output with the fault, and part of the output without it
 	}{
 		"drop":              {func() (testhosts.Undo, error) { return w2.Drop() }, connect, "silence", "open"},
 		"drop a port":       {func() (testhosts.Undo, error) { return w2.Drop("23", "1024:65535") }, "timeout 2 bash -c '</dev/tcp/w2/2000' 2>/dev/null; echo $?", "124", "1\n"},

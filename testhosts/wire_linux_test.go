@@ -15,7 +15,7 @@ import (
 	"preflight/testhosts"
 )
 
-// echo answers every line on its ports with the same line.
+// echo is a program that answers every line on its ports with the same line.
 const echo = `
 import socket, sys, threading
 def serve(c):
@@ -30,8 +30,8 @@ for port in sys.argv[1:]:
     threading.Thread(target=listen, args=(s,)).start()
 print("listening", flush=True)`
 
-// call sends a line to every given address:port at once, and prints the results: ok, or the error
-// in one word. Port 22 must send its greeting.
+// call is a program that sends a line to every given address:port at the same time. It prints the
+// results, which are ok or the error in one word. Port 22 must send its greeting.
 const call = `
 import errno, socket, sys, threading
 def call(to):
@@ -45,8 +45,8 @@ def call(to):
     except OSError as e: print(to, errno.errorcode[e.errno])
 for to in sys.argv[1:]: threading.Thread(target=call, args=(to,)).start()`
 
-// longCall sends one megabyte in parts to a port that echoes, and prints whether everything came
-// back.
+// longCall is a program that sends one megabyte in parts to an echo port. It prints whether
+// everything came back.
 const longCall = `python3 -c '
 import socket
 part = bytes(16384)
@@ -59,11 +59,11 @@ with socket.create_connection(("w1", 40000), 2) as s:
         print("whole")
     except TimeoutError: print("cut")'`
 
-// The ports that echo: one in the ephemeral range, and one below it.
+// high and low are the echo ports. high is in the ephemeral range, and low is below it.
 const high, low = "40000", "29500"
 
-// callAll lets w1, w2, w3 and the launching machine call each other and themselves. It returns the
-// calls that failed, such as "w1 w2:40000", each with the error.
+// callAll lets w1, w2, w3 and the launching machine connect to each other and to themselves. It
+// returns the connections that failed, such as "w1 w2:40000", each with the error.
 func callAll(t *testing.T, c *testhosts.Cluster) map[string]string {
 	t.Helper()
 	argv := []string{"python3", "-c", call}
@@ -96,9 +96,10 @@ func callAll(t *testing.T, c *testhosts.Cluster) map[string]string {
 	return failed
 }
 
-// wiring returns the network state of a machine that a fault may change. It leaves out the numbers
-// of interfaces, which are never reused, and whether the kernel has noticed that the other end of a
-// link is up, which takes up to a second. Whether an interface was set down is among its flags.
+// wiring returns the parts of a machine's network state that a fault may change. It leaves out the
+// numbers of interfaces, because these are never reused. It also leaves out whether the other end
+// of a link is up, because the kernel takes up to a second to notice this. The flags show whether
+// an interface was set down.
 func wiring(t *testing.T, c *testhosts.Cluster) string {
 	t.Helper()
 	var all strings.Builder
@@ -126,7 +127,7 @@ func listen(t *testing.T, n *testhosts.Node) {
 	}
 	t.Cleanup(func() {
 		cmd.Process.Kill()
-		cmd.Wait() // it was killed, as intended
+		cmd.Wait() // the process was killed, as intended
 	})
 	if said, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("%s does not listen: %q, %v", n.Name, said, err)
@@ -143,8 +144,8 @@ func wire(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 		listen(t, n)
 	}
 	ctx := t.Context()
-	// fromOthers returns the result for connections from all other machines to w2, towards the
-	// result for connections from w2 to the other nodes.
+	// fromOthers returns the given result for connections from all other machines to w2. towards
+	// returns the given result for connections from w2 to the other nodes.
 	fromOthers := func(result string, ports ...string) map[string]string {
 		failed := map[string]string{}
 		for _, port := range ports {
@@ -232,12 +233,13 @@ func wire(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 	}
 }
 
-// Logins between nodes fail, but logins from the launching machine work, which is all that pdsh
-// needs.
+// TestLoginsBetweenNodes checks faults with which logins between nodes fail, but logins from the
+// launching machine work. pdsh needs only the latter.
 func TestLoginsBetweenNodes(t *testing.T) {
 	c := raise(t, 3)
 	w2 := c.Nodes[1]
-	// The logins that succeed from w1, w2 and the launching machine, or the last line of ssh.
+	// logins returns the logins that succeed from w1, w2 and the launching machine. For other
+	// logins it returns the last line that ssh prints.
 	logins := func() string {
 		return onHead(t, c, `for from in w1 w2 `+c.Name+`-head; do for to in w2 w3; do
 echo "$from $to:" $(ssh $from ssh -o BatchMode=yes $to hostname 2>&1 | tail -1); done; done | tr -d '\r' | sed "s/^`+c.Name+`-//"`)
@@ -276,7 +278,8 @@ echo "$from $to:" $(ssh $from ssh -o BatchMode=yes $to hostname 2>&1 | tail -1);
 	}
 }
 
-// Interfaces in the same network reach each other, others do not.
+// TestAddNIC checks that interfaces in the same network reach each other, and that other interfaces
+// do not.
 func TestAddNIC(t *testing.T) {
 	c := raise(t, 3)
 	for i, network := range []string{"mgmt", "mgmt", ""} {
@@ -295,7 +298,7 @@ func TestAddNIC(t *testing.T) {
 			t.Errorf("%s reaches %q, want %q: %v", c.Nodes[i].Name, got, want, err)
 		}
 	}
-	// A restarted node has lost its interface, and can get another one.
+	// A restarted node has lost its additional interface, and must be able to get another one.
 	w1 := c.Nodes[0]
 	if err := w1.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -308,7 +311,8 @@ func TestAddNIC(t *testing.T) {
 	}
 }
 
-// Full-size packets of other nodes are dropped. Small ones, and all of the launching machine, pass.
+// TestNarrowPeers checks that large packets of other nodes are dropped. Small packets, and all
+// packets of the launching machine, must pass.
 func TestNarrowPeers(t *testing.T) {
 	c := raise(t, 3)
 	w2 := c.Nodes[1]

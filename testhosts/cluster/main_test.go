@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestMain lets the test binary act as the command.
+// TestMain lets the test binary act as the command cluster.
 func TestMain(m *testing.M) {
 	if os.Getenv("CLUSTER_MAIN") != "" {
 		main()
@@ -28,8 +28,8 @@ func cluster(args ...string) (output string, status int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// A cluster is started, inspected, broken, healed and removed. Every step is a separate process, as
-// when people use it.
+// TestLife starts, inspects, breaks, heals and removes a cluster. Every step is a separate process,
+// as when people use the command.
 func TestLife(t *testing.T) {
 	if os.Geteuid() != 0 {
 		fmt.Fprintf(os.Stderr, "NOT RUN: %s starts namespace hosts, which needs root; run the tests with sudo\n", t.Name())
@@ -76,7 +76,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// Every fault of the table can be caused.
+// TestFaultTable checks that every fault in the table can be caused.
 func TestFaultTable(t *testing.T) {
 	output, status := cluster("faults")
 	if status != 0 || strings.Count(output, "\n") != len(faults) {
@@ -84,7 +84,7 @@ func TestFaultTable(t *testing.T) {
 	}
 	for line := range strings.Lines(output) {
 		name := strings.Fields(line)[0]
-		// preflight's fix for a real node has no effect here, because there is no PAM.
+		// preflight's fix for a real node has no effect on these nodes, because they have no PAM.
 		if (name == "memlock" || name == "open-files") && !strings.Contains(line, "limits.conf") {
 			t.Errorf("%s does not say where the limit is set: %q", name, line)
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // askNVML loads the stand-in as a program loads NVML, and returns its answers to the questions of
-// testdata/ask_nvml.py, without the output of the start.
+// testdata/ask_nvml.py, without the output of NVML's start.
 func askNVML(t *testing.T, scenario gpus.Machine, questions ...string) (answers string, err error) {
 	t.Helper()
 	cmd := nvmlCommand(t, scenario, questions...)
@@ -38,7 +38,7 @@ func nvmlCommand(t *testing.T, scenario gpus.Machine, questions ...string) *exec
 	return cmd
 }
 
-// named returns a new machine of this name.
+// named returns a new machine of the scenario with the given name.
 func named(t *testing.T, name string) gpus.Machine {
 	t.Helper()
 	for _, scenario := range gpus.Scenarios {
@@ -74,7 +74,7 @@ func TestNVMLAnswers(t *testing.T) {
 	tests := []struct {
 		name     string
 		scenario gpus.Machine
-		want     string // the questions with their answers
+		want     string // the expected questions with their answers
 	}{
 		{"machine", gpus.H100s(8), `
 			nvmlSystemGetDriverVersion: 550.54.15
@@ -243,7 +243,8 @@ func TestNVMLCrashes(t *testing.T) {
 	}
 }
 
-// A hanging call shows in the output before it, and in the sleep that follows.
+// TestNVMLHangs checks that a call hangs. The output must end before the call, and the process must
+// then sleep.
 func TestNVMLHangs(t *testing.T) {
 	t.Parallel()
 	handle := gpus.H100s(4)
@@ -272,7 +273,7 @@ func TestNVMLHangs(t *testing.T) {
 	}
 }
 
-// awaitSyscall returns when a process sleeps in this system call.
+// awaitSyscall returns when a process sleeps in the given system call.
 func awaitSyscall(t *testing.T, pid, number int) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// failures records the failures that a test would have.
+// failures is a testing.TB that records failures instead of failing the test.
 type failures struct {
 	testing.TB
 	met []string

@@ -24,8 +24,8 @@ func trialsOf(t *testing.T, corpus fs.FS) []trial {
 	return trials
 }
 
-// TestRealLogs checks that explain names the cause that was planted in real runs, or another cause
-// that the log permits.
+// TestRealLogs checks logs of real runs with a known fault. explain must name the cause of the
+// fault, or another cause that the log permits.
 func TestRealLogs(t *testing.T) {
 	corpus := os.DirFS("../../explain/testdata")
 	trials := trialsOf(t, corpus)
