@@ -145,8 +145,8 @@ time.sleep(1000)
 )
 
 // launchers maps the names of launchers to their command line and to the variables that they give
-// their ranks. {node} is the number of the node, {host} and {port} are the rendezvous address,
-// {world} is the number of ranks, and {told} stands for additional options.
+// their ranks. {node} is the number of the node, and {world} is the number of ranks. {host} and
+// {port} are the rendezvous address. {told} stands for additional options.
 var launchers = map[string]struct{ line, tells string }{
 	"": {"/usr/bin/python3 -u -m deepspeed.launcher.launch --world_info=e30= --node_rank={node} --master_addr={host} --master_port={port} train.py",
 		"MASTER_ADDR={host} MASTER_PORT={port} WORLD_SIZE={world} LOCAL_SIZE=2 RANK={rank} LOCAL_RANK={local}"},

@@ -73,7 +73,8 @@ func TestSlurmHooks(t *testing.T) {
 		said    string // text that one of the recorded commands must contain
 		drained string
 	}{
-		// w5 is not drained, because only its host key is unknown to this machine.
+		// w5 is not drained, because its only problem is a host key that this machine does not
+		// know.
 		"prolog, faults":   {"prolog.sh", faulty, 1, "gpu-driver-loads", drains("before", "w6,w8")},
 		"prolog, one node": {"prolog.sh", oneBad, 1, "gpu-driver-loads", drains("before", "w8")},
 		"prolog, none":     {"prolog.sh", healthy, 0, "", ""},

@@ -255,8 +255,8 @@ var listed = func() (text string) {
 	return text
 }()
 
-// golden writes a baseline to golden.json. The baseline is the recording in which the text was
-// replaces the text is. If was is "", nothing is replaced.
+// golden writes a baseline to golden.json. The baseline is the recording with "was" in place of
+// every "is". If was is "", nothing is replaced.
 func (d *desk) golden(t *testing.T, was, is string) {
 	t.Helper()
 	text, err := os.ReadFile(d.env["STAND_IN_FLEET"])

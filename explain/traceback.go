@@ -170,8 +170,8 @@ const (
 	mostTold   = 12
 	toldWithin = 64
 	// mostTelling is the maximum number of exceptions that are followed at once in a log. mostHeard
-	// is the number of known messages in all logs after which no further exceptions are followed,
-	// because the report does not show that many.
+	// limits the number of known messages in all logs. If there are more, no further exceptions are
+	// followed, because the report does not show that many.
 	mostTelling = 16
 	mostHeard   = 1000
 )

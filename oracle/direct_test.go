@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestDirectDeclarations compares the CUDA and NCCL declarations of the direct engine of the smoke
-// test with the headers in the wheels of torch, and looks up each function in the libnccl that is
-// next to the headers.
+// TestDirectDeclarations compares the CUDA and NCCL declarations of the smoke test's direct engine
+// with the headers in torch's wheels. It also looks up each function in the libnccl that is next to
+// the headers.
 func TestDirectDeclarations(t *testing.T) {
 	declarations, err := filepath.Abs("../drill/smoke/direct")
 	if err != nil {

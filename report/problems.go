@@ -130,9 +130,9 @@ func (w Words) Problems(all bool) (problems []Problem) {
 	return problems
 }
 
-// reach returns how far a problem reaches, for sorting: 0 for the whole launch, 1 for nodes that
-// were not reached, 2 for other nodes, and 3 for changes since a baseline. Changes come last, after
-// their causes.
+// reach returns a number for sorting problems by how far they reach. It is 0 for the whole launch,
+// 1 for nodes that were not reached, 2 for other nodes, and 3 for changes since a baseline. Changes
+// come last, after their causes.
 func (w Words) reach(p Problem) int {
 	f := p.Finding
 	missed := func(name string) bool {

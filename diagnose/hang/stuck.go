@@ -58,8 +58,8 @@ func (m member) ending() string {
 }
 
 // frozenIn lists the kernel functions in which frozen processes sleep (cgroup versions 1 and 2).
-// writesIn lists the kernel functions in which a process sleeps while nothing reads its output
-// (pipes before and since Linux 6.14, terminals).
+// writesIn lists the kernel functions in which a process sleeps while nothing reads its output.
+// They are for pipes (before and since Linux 6.14) and for terminals.
 //
 // Source: Linux 6.18, kernel/freezer.c, kernel/signal.c, fs/pipe.c, drivers/tty/n_tty.c.
 var (

@@ -49,9 +49,9 @@ var pagePolicy = strings.Join([]string{
 	"trusted-types 'none'",
 }, "; ")
 
-// Write writes the report as one page that needs no other file and no network: the verdict, nodes
-// by checks, the problems with their commands, the differences, the mesh, the rendezvous, how the
-// GPUs are connected, and the facts of every node.
+// Write writes the report as one page that needs no other file and no network. The page has the
+// verdict, a matrix of nodes and checks, the problems with their commands, and the differences. It
+// also has the mesh, the rendezvous, the connections of the GPUs, and the facts of every node.
 //
 // The nodes' text never becomes markup: it is escaped, and invisible characters are written as
 // escape sequences. The page's policy allows no script but the page's own. Without JavaScript the
@@ -148,8 +148,9 @@ func newSheet(r checks.Report) (*sheet, error) {
 	return s, nil
 }
 
-// inScript returns data for a script element as JSON that cannot end the element: without <, > and
-// &, and without characters that could mislead a terminal or a person who reads the source.
+// inScript returns data as JSON for a script element. The JSON contains no <, > or &, so it cannot
+// end the element. It also contains no characters that could mislead a terminal or a person who
+// reads the source.
 func inScript(data any) (template.JS, error) {
 	var text strings.Builder
 	if err := report.Encoder(&text).Encode(data); err != nil {
