@@ -12,7 +12,8 @@ import (
 	"preflight/testhosts"
 )
 
-// ofAll makes w2 report the outcome at path for its connections to all other nodes.
+// ofAll returns Python code that makes w2 report the same outcome for its connections to all other
+// nodes. path holds the Python arguments that describe the outcome.
 func ofAll(path string) string {
 	return `
 def answered(body):

@@ -160,7 +160,7 @@ func sruns(t *testing.T, dir string) (sizes string) {
 	return sizes
 }
 
-// filtered adds a firewall rule for packets to or from a machine.
+// filtered adds a firewall rule for packets to a machine.
 func filtered(n *testhosts.Node, rule ...string) (testhosts.Undo, error) {
 	change := func(how string) error {
 		_, err := n.Run(context.Background(), append([]string{"iptables", "-w", how, "INPUT"}, rule...)...)

@@ -13,8 +13,7 @@ import (
 	"preflight/testhosts"
 )
 
-// rails returns the interfaces of a node in addition to eth0, one in each of the networks. By
-// default there are two interfaces, each on its own switch.
+// rails returns the interfaces of a node in addition to eth0, one for each of the given networks.
 func rails(n *testhosts.Node, networks ...string) (nics []testhosts.NIC) {
 	for i, network := range networks {
 		nics = append(nics, testhosts.NIC{Name: fmt.Sprintf("rail%d", i), Prefix: fmt.Sprintf("10.79.%d.%s/24", i, n.Name[1:]), Network: network})

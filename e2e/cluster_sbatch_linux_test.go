@@ -143,8 +143,8 @@ func slurmHooks(t *testing.T, cluster *testhosts.Cluster) {
 }
 
 // addHooks configures the prolog and the epilog in slurm.conf, as the first lines of these scripts
-// say. Slurm gives them no PATH, and in this test preflight is in no default directory, so addHooks
-// adds a PATH.
+// say. slurmctld gives them no PATH, and in this test preflight is in no default directory, so
+// addHooks adds a PATH.
 func addHooks(t *testing.T, cluster *testhosts.Cluster) {
 	t.Helper()
 	for name, script := range map[string]string{"nodes": "preflight-nodes.sh", "prolog": "prolog.sh", "epilog": "epilog.sh"} {
