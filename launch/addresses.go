@@ -34,11 +34,12 @@ func LookedUp(names *facts.Names, host string) (addresses []netip.Addr, known bo
 	return addresses, true
 }
 
-// SharedAddresses counts the machines that have each address, for addresses that more than one
-// machine has: docker0's 172.17.0.1, or a duplicate address. Two entries for one machine count
-// once, and so does one address on two of its interfaces. Loopback addresses are not counted, nor
-// IPv6 link-local ones, which mean nothing without an interface and may be the same on two links.
-// If a node claims the addresses of several others (see [HoldsOthers]), its claim is ignored.
+// SharedAddresses counts the machines that have each address and returns the addresses that more
+// than one machine has: docker0's 172.17.0.1, or a duplicate address. Two entries for the same
+// machine count once, and so does one address on two interfaces of a machine. SharedAddresses skips
+// loopback addresses and IPv6 link-local addresses. A link-local address means nothing without its
+// interface and may be the same on two links. If a node claims the addresses of several others (see
+// [HoldsOthers]), its claim is ignored.
 func SharedAddresses(nodes []*facts.Node) map[netip.Addr]int {
 	aside := HoldsOthers(nodes)
 	first := make(map[netip.Addr]string, len(nodes)) // address → the first machine with it
@@ -69,10 +70,10 @@ func SharedAddresses(nodes []*facts.Node) map[netip.Addr]int {
 	return shared
 }
 
-// HoldsOthers returns, by node, the addresses of several other nodes that it claims, each with the
-// name of the other node, which was reached at that address. If a machine has the address of one
-// other, either of them may be wrong. A machine with the addresses of several others is wrong
-// itself, or reports wrong facts.
+// HoldsOthers returns the nodes that claim addresses of several other nodes. The inner map has each
+// claimed address with the name of the node that was reached at that address. If a machine claims
+// an address of only one other node, either machine may be wrong. If it claims the addresses of
+// several, the claiming machine is wrong itself or reports wrong facts.
 func HoldsOthers(nodes []*facts.Node) map[string]map[netip.Addr]string {
 	hasNoNet := func(node *facts.Node) bool { return node.Net == nil }
 	if slices.ContainsFunc(nodes, hasNoNet) {
@@ -125,7 +126,8 @@ func addressesOf(node *facts.Node) iter.Seq[netip.Addr] {
 	}
 }
 
-// machineOr returns the node's machine or, if that is unknown, a value of its own.
+// machineOr returns the node's machine. If the machine is unknown, it returns a value that no other
+// node has.
 func machineOr(node *facts.Node) string {
 	machine, known := Machine(node)
 	if !known {
@@ -150,10 +152,10 @@ type HeldAddress struct {
 	netip.Prefix
 }
 
-// HeldAddresses returns the addresses of a node in the order of the C library: all IPv4 addresses,
-// interface by interface, then all IPv6 ones, and within an interface in the order in which they
-// were added. NCCL, gloo, tensorpipe and hostname all walk this list and take the first address
-// that suits them.
+// HeldAddresses returns the addresses of a node in the order of the C library. All IPv4 addresses
+// come first, interface by interface, then all IPv6 addresses. The addresses of an interface are in
+// the order in which they were added. NCCL, gloo, tensorpipe and hostname all walk this list and
+// take the first address that suits them.
 //
 // Source: glibc, sysdeps/unix/sysv/linux/ifaddrs.c, which keeps the order of the kernel's dump;
 // seen with glibc 2.36 on Linux 6.18.
@@ -186,9 +188,9 @@ func inKernelOrder(node *facts.Node) []facts.Interface {
 	return slices.SortedStableFunc(slices.Values(interfaces), inTurn)
 }
 
-// byHash compares interfaces in the order of kernels before 6.9. They walk a hash table of 256
-// buckets, the newest interface of a bucket first: a docker bridge with index 258 comes before the
-// adapter with index 2.
+// byHash compares interfaces in the order of kernels before 6.9. These kernels walk a hash table of
+// 256 buckets and start each bucket with its newest interface. A docker bridge with index 258
+// therefore comes before the adapter with index 2.
 //
 // Source: Linux 6.8, net/ipv4/devinet.c, inet_dump_ifaddr, and net/core/dev.c, list_netdevice; 6.9,
 // commit cdb2f80f1c10.
@@ -197,7 +199,7 @@ func byHash(a, b facts.Interface) int {
 	return cmp.Or(cmp.Compare(a.Index%buckets, b.Index%buckets), cmp.Compare(b.Index, a.Index))
 }
 
-// KernelRelease returns the version at the start of a kernel's name (5.14.0 of "5.14.0-362.el9_3").
+// KernelRelease returns the version at the start of a kernel's name: 5.14.0 for "5.14.0-362.el9_3".
 func KernelRelease(kernel string) string {
 	version, _, _ := strings.Cut(kernel, "-")
 	return version

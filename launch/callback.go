@@ -12,20 +12,21 @@ import (
 	"preflight/facts"
 )
 
-// CallBack describes how the program that mpirun starts on the nodes first connects back to the
-// launching machine. The zero value means that no node connects back, or that it is unknown how.
+// CallBack describes how the program that mpirun starts on the nodes connects back to the launching
+// machine. The zero value means that no node connects back, or that the way is unknown.
 type CallBack struct {
-	// Name is the name that the nodes look up, "" if they get addresses.
+	// Name is the host name of the launching machine that the nodes look up, "" if they get
+	// addresses.
 	Name string
-	// Addresses are tried in this order until one answers.
+	// Addresses lists the addresses in the order in which the nodes try them until one answers.
 	Addresses []string
 	// Low and High are the range of ports on which mpirun listens, both included: the configured
 	// range, or the range from which the kernel assigns ports.
 	Low, High int
 }
 
-// CallBack returns how the nodes connect back to the launching machine. Hydra passes them its host
-// name, or the address of a configured interface. Open MPI passes them all addresses.
+// CallBack returns how the nodes connect back to the launching machine. Hydra passes its host name
+// to the nodes, or the address of a configured interface. Open MPI passes all its addresses.
 //
 // Source: pmodels/mpich 4.0, src/pm/hydra/utils/sock/sock.c, HYDU_sock_create_and_listen_portstr;
 // Intel MPI 2021.6 prints --upstream-host. open-mpi/ompi 4.1, orte/mca/oob/tcp/oob_tcp_component.c,
@@ -57,8 +58,8 @@ func (p Prediction) CallBack(head *facts.Node) (back CallBack) {
 	return back
 }
 
-// NoCallBack returns why no node connects back to the launching machine, or why that is unknown; ""
-// if they do.
+// NoCallBack returns the reason why no node connects back to the launching machine, or why that is
+// unknown. It returns "" if the nodes connect back.
 func (p Prediction) NoCallBack(head *facts.Node) string {
 	switch by := p.StartedBy(); {
 	case p.Local:
@@ -73,10 +74,11 @@ func (p Prediction) NoCallBack(head *facts.Node) string {
 	return ""
 }
 
-// portRanges are the variables from which Hydra reads a port range, LOW:HIGH; tried with 4.0.2.
+// portRanges lists the variables from which Hydra reads a port range, written LOW:HIGH. They were
+// tried with 4.0.2.
 var portRanges = []string{"MPIR_CVAR_CH3_PORT_RANGE", "MPIR_CVAR_PORT_RANGE", "MPICH_PORT_RANGE", "MPIEXEC_PORTRANGE", "MPIEXEC_PORT_RANGE", "I_MPI_PORT_RANGE"}
 
-// ports sets the port range if the text is one.
+// ports sets Low and High if the text is a range of two ports with between as the separator.
 func (back *CallBack) ports(text, between string) {
 	from, to, _ := strings.Cut(text, between)
 	low, err := strconv.Atoi(strings.TrimSpace(from))
@@ -86,7 +88,7 @@ func (back *CallBack) ports(text, between string) {
 	}
 }
 
-// mca returns a parameter of Open MPI, "" if it is not set.
+// mca returns the value of an Open MPI parameter, "" if it is not set.
 func (p Prediction) mca(head *facts.Node, name string) string {
 	return cmp.Or(p.valueOf(name), variable(head.Env, "OMPI_MCA_"+name))
 }
@@ -102,8 +104,8 @@ func variable(env *facts.Env, names ...string) string {
 }
 
 // addressesIn returns the IPv4 addresses of the interfaces that are up, in the kernel's order and
-// without the loopback's. include and exclude are lists of names and networks, separated by commas;
-// an empty include means all.
+// without loopback addresses. include and exclude are comma-separated lists of interface names and
+// networks. An empty include selects all interfaces.
 func addressesIn(net *facts.Net, include, exclude string) (addresses []string) {
 	if net == nil {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"preflight/hostfile"
 )
 
-// leastDrivers are the oldest Linux drivers for programs built with a CUDA toolkit, newest first.
-// Since CUDA 11 one driver is enough for all toolkits of a major version. Before that, each toolkit
-// needs the driver it came with.
+// leastDrivers lists the oldest Linux drivers for programs built with a CUDA toolkit, newest first.
+// Since CUDA 11, one driver is enough for all toolkits of a major version. Each older toolkit needs
+// the driver that it came with.
 //
 // Source: NVIDIA, CUDA Compatibility, r590, minor version compatibility, tables 1 and 2; CUDA
 // Toolkit release notes 13.0 and 12.0 for the last digits.
@@ -27,8 +27,8 @@ var leastDrivers = []struct{ toolkit, driver string }{
 	{"10.0", "410.48"},
 }
 
-// LeastDriver returns the oldest driver that runs programs built with a CUDA toolkit ("12.4"),
-// without forward compatibility; "" if it is unknown.
+// LeastDriver returns the oldest driver that runs programs built with a CUDA toolkit ("12.4")
+// without forward compatibility, "" if that driver is unknown.
 func LeastDriver(toolkit string) string {
 	for _, row := range leastDrivers {
 		if toolkit == row.toolkit || strings.HasPrefix(toolkit, row.toolkit+".") {
@@ -39,12 +39,12 @@ func LeastDriver(toolkit string) string {
 }
 
 // DriverRuns reports whether a driver runs programs built with a CUDA toolkit ("12.4"), and whether
-// that is known. cuda is the newest CUDA that libcuda says it supports. driver is the version of
-// the kernel module; leave it empty if a libcuda of another version is in use, as with forward
-// compatibility. Either may be "" for unknown.
+// the answer is known. cuda is the newest CUDA version that libcuda supports. driver is the version
+// of the kernel module. Leave driver empty if the libcuda in use has another version, as with
+// forward compatibility. cuda and driver may be "" for unknown.
 //
-// A driver runs all older toolkits. Since version 11, a driver older than the toolkit also runs
-// toolkits of its own major version, but without new features: it cannot translate PTX kernels, see
+// A driver runs all older toolkits. Since CUDA 11, a driver also runs newer toolkits of its own
+// major version, but without their new features: it cannot translate their PTX kernels, see
 // [TorchCode].
 func DriverRuns(driver, cuda, toolkit string) (runs, known bool) {
 	least := LeastDriver(toolkit)
@@ -76,7 +76,8 @@ const (
 )
 
 // torchWheels lists the GPUs for which the x86_64 wheels of pytorch.org contain code (see
-// [CodeFor]), by CUDA version, for releases from since until before.
+// [CodeFor]). Each row is for one CUDA version and the torch releases from since up to but not
+// including before.
 //
 // Source: pytorch/pytorch, .ci/manywheel/build_cuda.sh and similar scripts in pytorch/builder up to
 // 2.5; RELEASE.md, "PyTorch CUDA Support Matrix", 2.9 to 2.12; pull request 188443 for CUDA 12.9 in
@@ -97,14 +98,14 @@ var torchWheels = []struct{ cuda, since, before, archs string }{
 	{"11.6", "1.12", "2.0", "sm_37 sm_50 sm_60 sm_70 sm_75 sm_80 sm_86"},
 }
 
-// wheelVersion matches the version of pytorch.org's wheels. Builds from conda, NVIDIA's containers
-// and users choose their own GPUs.
+// wheelVersion matches the version of pytorch.org's wheels. Builds from conda, from NVIDIA's
+// containers and by users may contain code for other GPUs.
 var wheelVersion = regexp.MustCompile(`^(\d+\.\d+\.\d+)\+cu(\d+)$`)
 
-// TorchCode returns what code a torch has for GPUs of a compute capability ("9.0") on a machine
-// with this architecture (as uname prints it), and the GPUs that it was built for, see [CodeFor].
-// The code is "" if it is unknown: only the x86_64 wheels of pytorch.org, in the releases of
-// torchWheels, are known.
+// TorchCode returns the kind of code that a torch build contains for GPUs of a compute capability
+// ("9.0"), and the GPUs that it was built for, see [CodeFor]. arch is the machine's architecture as
+// uname prints it. The code is "" if it is unknown: TorchCode knows only the x86_64 wheels of
+// pytorch.org in the releases of torchWheels.
 func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built []string) {
 	wheel := wheelVersion.FindStringSubmatch(torch.Version)
 	if wheel == nil || arch != "x86_64" || capability == "" || wheel[2] != strings.ReplaceAll(torch.CUDA, ".", "") {
@@ -119,18 +120,19 @@ func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built 
 	return "", nil
 }
 
-// Wheels are builds of torch on pytorch.org.
+// Wheels identifies builds of torch on pytorch.org.
 type Wheels struct {
 	Index string // index below download.pytorch.org/whl, "cu126"
-	// Release is the requested release, "2.9.1". It is "" if the index only has other releases:
-	// those from Since until before Before ("2.6", "2.13").
+	// Release is the requested release, "2.9.1". It is "" if the index has only other releases.
+	// Those are the releases from Since up to but not including Before ("2.6", "2.13").
 	Release, Since, Before string
 }
 
 // TorchFor returns wheels that a driver runs (see [DriverRuns]) and that contain machine code for
 // GPUs of all the capabilities. It prefers the release of the given torch, then the next later
-// release, then the latest earlier one. Of several, it returns the newest CUDA that the driver
-// itself supports, otherwise the oldest. found is false if no known release fits.
+// release, then the latest earlier release. If a release has wheels for several CUDA versions,
+// TorchFor returns the newest that the driver itself supports, otherwise the oldest. found is false
+// if no known release fits.
 //
 // Source: see [TorchCode], whose table is for x86_64: on aarch64 an index may lack some of its
 // releases.
@@ -153,10 +155,10 @@ func TorchFor(torch facts.Torch, driver, cuda string, capabilities []string) (wh
 	return wheels, found
 }
 
-// finalRelease matches the release of a torch build, also of a pre-release.
+// finalRelease matches the release number in a torch version, including that of a pre-release.
 var finalRelease = regexp.MustCompile(`^\d+\.\d+\.\d+`)
 
-// nearer compares how close wheels are to a release. It is negative if a is closer.
+// nearer compares how close the wheels a and b are to a release. It is negative if a is closer.
 func nearer(release string, a, b Wheels) int {
 	const here, later, earlier = 0, 1, 2
 	side := func(w Wheels) int {
@@ -191,10 +193,10 @@ func hasCodeFor(archs string, capabilities []string) bool {
 	return !slices.ContainsFunc(capabilities, func(capability string) bool { return CodeFor(strings.Fields(archs), capability) != CodeNative })
 }
 
-// CodeFor returns what code a library has for GPUs of a compute capability. built lists the GPUs
-// that it was built for, in the notation of torch.cuda.get_arch_list() and cuobjdump: machine code
-// for "sm_86" runs on 8.6 and later of the same major version, PTX for "compute_86" on 8.6 and
-// everything later.
+// CodeFor returns the kind of code that a library has for GPUs of a compute capability. built lists
+// the GPUs that the library was built for, in the notation of torch.cuda.get_arch_list() and
+// cuobjdump. Machine code for "sm_86" runs on 8.6 and later versions of the same major version. PTX
+// for "compute_86" runs on 8.6 and everything later.
 //
 // Source: NVIDIA, CUDA C++ Programming Guide, binary compatibility and PTX compatibility.
 func CodeFor(built []string, capability string) GPUCode {

@@ -11,8 +11,8 @@ import (
 )
 
 // Daemon returns the program that the launcher starts over ssh on every node except the launching
-// machine: a name that is looked up in PATH there, or a path. It is "" if there is none or it is
-// unknown.
+// machine. The result is a path, or a name that is looked up in the node's PATH. It is "" if there
+// is no such program or it is unknown.
 func (p Prediction) Daemon(head *facts.Node) string {
 	mpirun, runs := p.mpirun(head)
 	if !runs || !p.StartedBy().SSH {
@@ -39,14 +39,14 @@ func (p Prediction) ChoosesTransport(head *facts.Node) bool {
 	return p.says("pml", "mtl", "btl") || head != nil && isSet(head.Env, "OMPI_MCA_pml", "OMPI_MCA_mtl", "OMPI_MCA_btl")
 }
 
-// StartsByMPIRun reports whether the launch runs an mpirun that accepts the options it gets.
+// StartsByMPIRun reports whether the launch runs an mpirun that accepts the options of the command.
 func (p Prediction) StartsByMPIRun(head *facts.Node) bool {
 	_, runs := p.mpirun(head)
 	return runs
 }
 
-// mpirun returns the mpirun that the launch runs. runs is false if there is none or it does not
-// accept the options it gets.
+// mpirun returns the mpirun that the launch runs. runs is false if the launch runs no mpirun, or if
+// that mpirun does not accept the options of the command.
 func (p Prediction) mpirun(head *facts.Node) (mpirun *facts.MPIRun, runs bool) {
 	if p.Local || head == nil || head.Launcher == nil || head.Launcher.MPIRun == nil {
 		return nil, false
@@ -55,7 +55,7 @@ func (p Prediction) mpirun(head *facts.Node) (mpirun *facts.MPIRun, runs bool) {
 	return mpirun, mpirun.Options != "" && mpirun.Options == p.StartedBy().MPIRun
 }
 
-// says reports whether --launcher_args contain one of these options, with one dash or two.
+// says reports whether --launcher_args contain one of these options, with one dash or two dashes.
 func (p Prediction) says(options ...string) bool {
 	return slices.ContainsFunc(options, func(option string) bool { return slices.ContainsFunc(p.LauncherArgs, isOption(option)) })
 }

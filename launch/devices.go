@@ -13,9 +13,9 @@ import (
 	"preflight/hostfile"
 )
 
-// SlotsUsed returns a function that returns the accelerators that the launch gives to a node's
-// ranks, as the ranks number them. It returns nil if they are unknown, or if their number depends
-// on the node, as with torchrun's --nproc_per_node=gpu.
+// SlotsUsed returns a function that returns the slots of a node's ranks: the numbers by which the
+// ranks select their accelerators. The slots are nil if they are unknown. They are also nil if
+// their number depends on the node, as with torchrun's --nproc_per_node=gpu.
 func (p Prediction) SlotsUsed() func(*facts.Node) []int {
 	slots := make(map[string][]int, len(p.Hosts))
 	if perNode := p.perNode(); perNode == "" || isNumber(perNode) {
@@ -30,9 +30,9 @@ func (p Prediction) SlotsUsed() func(*facts.Node) []int {
 }
 
 // GPUsUsed returns a function that returns the GPUs that a node's ranks use, as indexes into NVML's
-// cards; all GPUs if nothing selects them. A slot is treated as such an index, because CUDA numbers
-// the GPUs of a node the same way if they are of one model. If variables that the launcher does not
-// set hide some GPUs, slots count only the visible ones.
+// cards; all GPUs if nothing selects them. A slot is treated as such an index, because CUDA and
+// NVML number the GPUs of a node the same way if all are of one model. If variables that the
+// launcher does not set hide some GPUs, slots count only the visible GPUs.
 func (p Prediction) GPUsUsed() func(*facts.Node) []int {
 	slotsOf := p.SlotsUsed()
 	return func(node *facts.Node) []int {
@@ -49,8 +49,8 @@ func (p Prediction) GPUsUsed() func(*facts.Node) []int {
 	}
 }
 
-// visibleAt returns the GPUs that a process finds at its slots, among those that the variables
-// leave visible.
+// visibleAt returns the GPUs that a process finds at its slots, counted among the GPUs that the
+// variables leave visible.
 func visibleAt(slots []int, hiding []facts.Setting, cards []facts.Card) []int {
 	shown, known := Shown(hiding, cards)
 	if !known {
@@ -91,7 +91,7 @@ func (p Prediction) Hiding(node *facts.Node) (hiding []facts.Setting) {
 }
 
 // Shown returns the indexes of the cards that variables leave visible, in the order in which a
-// process counts them. Each variable selects among the cards that the previous one left.
+// process counts the cards. Each variable selects among the cards that the previous variable left.
 func Shown(hiding []facts.Setting, cards []facts.Card) (places []int, known bool) {
 	places = hostfile.FirstSlots(len(cards))
 	for _, setting := range hiding {
@@ -111,12 +111,14 @@ func Shown(hiding []facts.Setting, cards []facts.Card) (places []int, known bool
 	return places, true
 }
 
-// Accelerators returns how many accelerators a rank finds on a machine, NVIDIA's and AMD's, as the
-// driver reports them. If the driver was not asked or failed, it counts device nodes, because a
-// container may have only some of a machine's GPUs. Outside containers, a GPU that the driver knows
-// counts without its device node too, because CUDA creates that on first use. known is false for a
-// machine that was not looked at, and for WSL if its driver reports nothing, because WSL shows all
-// GPUs as one device.
+// Accelerators returns how many NVIDIA and AMD accelerators a rank finds on a machine, as the
+// driver reports them. If the driver was not asked or failed, Accelerators counts device nodes,
+// because a container may have only some of a machine's GPUs. Outside containers, it also counts a
+// GPU that the driver knows but that has no device node, because CUDA creates the device node on
+// first use.
+//
+// known is false for a machine that was not probed. It is also false for WSL if the driver reports
+// nothing, because WSL shows all GPUs as one device.
 //
 // Source: NVIDIA/nvidia-modprobe 550, modprobe-utils/nvidia-modprobe-utils.c.
 func Accelerators(machine *facts.Node) (count int, known bool) {
@@ -141,17 +143,18 @@ func Accelerators(machine *facts.Node) (count int, known bool) {
 // WindowsGPUs is the device through which WSL 2 uses the GPUs of Windows.
 const WindowsGPUs = "/dev/dxg"
 
-// ChoosesDevices reports whether DeepSpeed's launch.py starts the ranks. It always sets
-// CUDA_VISIBLE_DEVICES to the slots. Other launchers leave the choice to LOCAL_RANK and do not
-// change the variable.
+// ChoosesDevices reports whether DeepSpeed's launch.py starts the ranks. launch.py always sets
+// CUDA_VISIBLE_DEVICES to the slots. Other launchers do not change the variable, and each rank
+// selects its device by LOCAL_RANK.
 func (p Prediction) ChoosesDevices() bool {
 	return !p.Torchrun() && (p.Local || p.NoSSH || p.StartedBy().LaunchPy)
 }
 
 // Visible returns which of count accelerators CUDA shows to a process with this
 // CUDA_VISIBLE_DEVICES, in the order in which the process numbers them. CUDA stops at the first
-// name (index or start of a UUID) that does not exist, and shows none if a name occurs twice. known
-// is false if the value names a MIG instance, or a UUID and the cards did not report theirs.
+// name (an index or the start of a UUID) that does not exist, and shows none if a name occurs
+// twice. known is false if the value names a MIG instance. It is also false if the value names a
+// UUID and the cards did not report their UUIDs.
 //
 // Source: NVIDIA, CUDA C++ Programming Guide 12.8, CUDA environment variables.
 func Visible(value string, count int, cards []facts.Card) (shown []int, known bool) {
@@ -181,9 +184,9 @@ func allNamed(cards []facts.Card) bool {
 	return len(cards) > 0 && !slices.ContainsFunc(cards, func(c facts.Card) bool { return c.UUID == "" })
 }
 
-// exporting returns the accelerator whose variables are exported: the launching machine's. On a
-// login node without GPUs, DeepSpeed uses the CPU. A machine that was not looked at is assumed to
-// have GPUs.
+// exporting returns the accelerator whose variables DeepSpeed exports, which is the launching
+// machine's. On a login node without GPUs, DeepSpeed uses the CPU. A machine that was not probed is
+// assumed to have GPUs.
 //
 // Source: deepspeed/launcher/runner.py, main, get_accelerator().export_envs(), and
 // accelerator/real_accelerator.py, 0.14.1 to 0.19.8.
@@ -196,13 +199,13 @@ func (r runner) exporting(head *facts.Node) string {
 	return cmp.Or(r.Accelerator, "cuda")
 }
 
-// daemons are the programs of NVIDIA's driver, DCGM and MPS that hold a GPU on behalf of all users.
-// The kernel cuts process names after 15 characters.
+// daemons lists the programs of NVIDIA's driver, DCGM and MPS that use a GPU on behalf of all
+// users. The names are cut after 15 characters, as the kernel cuts process names.
 var daemons = []string{"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "dcgmi", "nvidia-smi", mps}
 
 const mps = "nvidia-cuda-mps"
 
-// IsDaemon reports whether a process on a GPU is a system daemon and not a job.
+// IsDaemon reports whether a process on a GPU is a system daemon rather than a job.
 func IsDaemon(user facts.GPUUser) bool {
 	return slices.ContainsFunc(daemons, func(daemon string) bool { return strings.HasPrefix(path.Base(user.Name), daemon) })
 }

@@ -15,8 +15,9 @@ import (
 // standardLauncher is accelerate's name for torchrun, started on every machine.
 const standardLauncher = "standard"
 
-// parseAccelerate reads the words after "accelerate launch", and then the command that accelerate
-// builds from them: deepspeed's, over ssh or without, or torchrun's, which accelerate runs itself.
+// parseAccelerate parses the words after "accelerate launch" and then the command that accelerate
+// builds from them. That command is deepspeed, with or without ssh, or torchrun, which accelerate
+// runs in its own process.
 //
 // Source: huggingface/accelerate 1.14, commands/launch.py, launch_command.
 func parseAccelerate(p program, deepspeed string, around Surroundings) (Typed, error) {
@@ -190,8 +191,8 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 // accelerateLaunch is the name that accelerate-launch uses in its own messages.
 const accelerateLaunch = "Accelerate launch command"
 
-// accelerateArgs holds the relevant results of accelerate's parser and then of its configuration. A
-// number is nil and a text "" until it is given.
+// accelerateArgs holds the results of accelerate's parser that preflight needs, completed from its
+// configuration file. A number that is not given is nil, and a text that is not given is "".
 type accelerateArgs struct {
 	configFile                     string
 	configured                     bool // a configuration was read
@@ -258,7 +259,8 @@ func (a *accelerateArgs) options() []option {
 	return options
 }
 
-// Options that accelerate accepts and preflight ignores.
+// forgottenChoices lists options that accelerate accepts and preflight ignores, with the values
+// that accelerate allows.
 var forgottenChoices = map[string][]string{
 	"--mixed_precision":               {"no", "fp16", "bf16", "fp8"},
 	"--fsdp_version":                  {"1", "2"},

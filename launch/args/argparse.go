@@ -13,17 +13,17 @@ import (
 	"preflight/launch"
 )
 
-// argumentParser imitates a parser of Python's argparse, of the kind that launchers use: options,
-// then a script, and all following words belong to the script.
+// argumentParser imitates a parser of Python's argparse in the form that launchers use: options
+// first, then a script. All words after the script are the script's arguments.
 //
 // Source: CPython 3.11, Lib/argparse.py, _parse_known_args, with one positional and one REMAINDER
 // at the end, as in all these parsers.
 type argumentParser struct {
 	program    string   // name in messages for people: deepspeed
-	prog       string   // the beginning of its messages
+	prog       string   // the text before the colon in its error messages
 	outer      string   // the parser of which this one is a subcommand, "" for none
 	options    []option // in the order in which the real parser adds them
-	absent     []option // options of other releases
+	absent     []option // options that other releases have and this one lacks
 	abbreviate bool     // allow_abbrev
 	required   string   // names of the positionals
 	// checksRemainder means that an ambiguous option is refused even among the script's arguments.
@@ -34,7 +34,8 @@ type option struct {
 	names   []string
 	into    any // *string, *int, **int, *float64 or *bool; nil for the help option
 	choices []string
-	// since and until are the first release with the option and the first without it, "" for none.
+	// since is the first release with the option, and until is the first release without it. ""
+	// means no such release.
 	since, until string
 	// preset is the value that applies if no word gives the option.
 	preset string
@@ -123,8 +124,8 @@ func (r *reading) classify() error {
 	return nil
 }
 
-// takePositionals matches "-*A-*" and then everything: "--" disappears before the script and
-// directly after it.
+// takePositionals matches "-*A-*", argparse's pattern for the script, and then all remaining words.
+// It drops a "--" before the script and one directly after it.
 func (r *reading) takePositionals(at int) (found bool) {
 	if at < len(r.words) && r.kinds[at] == isDivider {
 		at++
@@ -141,7 +142,7 @@ func (r *reading) takePositionals(at int) (found bool) {
 }
 
 // takeOption reads the option at an index with its value and returns the index of the next word.
-// One word may hold several options: -qH is -q -H.
+// One word may hold several options: -qH means -q -H.
 func (r *reading) takeOption(at int) (next int, err error) {
 	m := r.taken[at]
 	if m.could != nil {
@@ -263,15 +264,15 @@ type match struct {
 	could    []string // the possible names, if the abbreviation is ambiguous
 }
 
-// checksRemainder reports whether this Python version refuses an ambiguous option among the
-// script's arguments too. "" counts as a version that does.
+// checksRemainder reports whether this Python version also refuses ambiguous options among the
+// script's arguments. "" means an unknown version, which is assumed to refuse them.
 //
 // Source: python/cpython, issue 58573, fixed in 3.12.8 and 3.13.1.
 func checksRemainder(python string) bool {
 	return python == "" || hostfile.Before(python, "3.12.8") || hostfile.Before(python, "3.13.1") && !hostfile.Before(python, "3.13.0")
 }
 
-// negativeNumber is argparse's pattern: a word that matches is not an option.
+// negativeNumber is argparse's pattern for negative numbers. A word that matches is not an option.
 var negativeNumber = regexp.MustCompile(`^-([0-9]+|[0-9]*\.[0-9]+)\n?$`)
 
 // match reads a word as an option if it looks like one: by its full name, by an abbreviation, or by
@@ -343,7 +344,8 @@ func (p argumentParser) abbreviated(prefix, value string, hasValue bool) []match
 	return found
 }
 
-// refuse returns an error with argparse's own message and the way out.
+// refuse returns an error with argparse's own message (original) and preflight's message, which
+// says what to do.
 func (p argumentParser) refuse(original, format string, values ...any) *launch.UsageError {
 	return &launch.UsageError{Program: p.program, Message: fmt.Sprintf(format, values...), Original: p.prog + ": error: " + original}
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package args parses the command lines of deepspeed, torchrun and accelerate as these programs do:
-// with Python's argparse and its abbreviations, each program's options by release, and the
-// programs' own refusals.
+// Package args parses the command lines of deepspeed, torchrun and accelerate as these programs do.
+// It imitates Python's argparse with its abbreviations, and knows each program's options by release
+// and the errors that each program reports itself.
 //
-// It uses only the words and the [Surroundings] that it gets. It predicts nothing; package launch
-// does that with the options.
+// It uses only the words and the [Surroundings] that it gets. Package args predicts nothing;
+// package launch makes predictions from the options.
 package args
 
 import (
@@ -23,8 +23,8 @@ import (
 
 // Typed is a launch command as its own program parses it.
 type Typed struct {
-	// Options holds everything except Hosts, which come from the hostfile. Its notes are about the
-	// command alone.
+	// Options holds everything except Hosts, which come from the hostfile. Its notes are only about
+	// the command.
 	launch.Options
 	// Hostfile is the path that will be read, "" for a program that reads none. HostfileGiven means
 	// that the command names it.
@@ -32,21 +32,21 @@ type Typed struct {
 	HostfileGiven bool
 }
 
-// Surroundings is what a program uses in addition to its command line.
+// Surroundings holds what a program reads besides its command line.
 type Surroundings struct {
 	Getenv   func(name string) string
 	ReadFile func(path string) ([]byte, error)
 	// Python is the version of the interpreter that parses the command line, "" for 3.11. Later
 	// versions accept fewer abbreviations.
 	Python string
-	// WorkDir is the directory in which the command is typed, Hostname the name of that machine.
-	// Only shell scripts use them.
+	// WorkDir is the directory in which the command is typed, and Hostname is the name of that
+	// machine. Only shell scripts use these fields.
 	WorkDir, Hostname string
 }
 
 type program struct {
 	kind   string // one of the Program constants
-	prog   string // the beginning of its messages
+	prog   string // the text before the colon in its error messages
 	legacy bool   // torch.distributed.launch instead of torch.distributed.run
 	outer  string // accelerate's main parser, of which launch is a subcommand
 	words  []string
@@ -62,13 +62,13 @@ func Begins(word string) bool {
 	return slices.Contains(launch.Programs, name) || slices.ContainsFunc(frameworks, func(f framework) bool { return slices.Contains(f.names, name) })
 }
 
-// Parse parses a launch command as its program would: deepspeed, torchrun or accelerate, with any
-// path, or python -m with one of their modules. A framework's command is replaced by the command
-// that it starts. deepspeed is DeepSpeed's version, "" for the newest. An error is or wraps a
-// [*UsageError].
+// Parse parses a launch command as its program would. The program is deepspeed, torchrun or
+// accelerate, with any path, or python -m with one of their modules. Parse replaces a framework's
+// command by the command that the framework starts. deepspeed is DeepSpeed's version, "" for the
+// newest. An error is or wraps a [*UsageError].
 //
-// The rules of Python's argparse are those of CPython 3.11. Errors have its words too, where later
-// versions only changed the words.
+// Parse follows the rules of argparse in CPython 3.11. It also uses the error messages of 3.11
+// where later versions changed only the wording.
 func Parse(words []string, deepspeed string, around Surroundings) (Typed, error) {
 	if len(words) == 0 {
 		return Typed{}, &launch.UsageError{Program: "preflight", Message: "no launch command given: begin it with " + understood}
@@ -104,33 +104,35 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 	typed.DeepSpeed, typed.ByModule = deepspeed, p.module
 	config := configuredBy(typed.Arguments, around)
 	typed.ConfigFile, typed.Reads, typed.Configured = cmp.Or(typed.ConfigFile, config.deepspeed), config.paths, config.options
-	// Accelerate starts the deepspeed that is in PATH, so the interpreter is not known from here.
+	// accelerate starts the deepspeed that it finds in PATH, so the command does not show
+	// deepspeed's interpreter.
 	if typed.Hostfile == "" || p.kind == launch.ProgramDeepSpeed {
 		typed.Interpreter = cmp.Or(typed.Interpreter, interpreter)
 	}
 	return typed, nil
 }
 
-// quotedWhole refuses a command that is a single quoted word, because no program has that name.
+// quotedWhole refuses a command that is a single quoted word, because no program has such a name.
 func quotedWhole(word string) error {
 	fields := strings.Fields(word)
 	for len(fields) > 1 && strings.Contains(fields[0], "=") {
 		fields = fields[1:]
 	}
 	if len(fields) < 2 || !Begins(fields[0]) && !pythonName.MatchString(path.Base(fields[0])) && !slices.Contains(shells, path.Base(fields[0])) {
-		return nil // a path may contain blanks
+		return nil // a path may contain spaces
 	}
 	return &launch.UsageError{Program: path.Base(fields[0]), Message: fmt.Sprintf("the whole command is one word, %q, and no program has that name: remove the quotes", word),
 		Original: fmt.Sprintf("bash: %s: command not found", word)}
 }
 
-// anyRelease stands for all DeepSpeed releases at once: every option that any of them has.
+// anyRelease stands for all DeepSpeed releases together, with every option that any release has.
 const anyRelease = "any"
 
 // HostfileOf returns the path of the hostfile that a command will read, "" for a program that reads
 // none. It needs no DeepSpeed release, because the file that names the release may be in the
-// hostfile's directory. An error is or wraps a [*UsageError]. A specific release may still accept
-// such a command, if an abbreviation is unique in it but ambiguous over all.
+// hostfile's directory. An error is or wraps a [*UsageError]. HostfileOf may refuse a command that
+// a specific release accepts: an abbreviation may be unique in that release but ambiguous over all
+// releases.
 func HostfileOf(words []string, around Surroundings) (string, error) {
 	typed, err := Parse(words, anyRelease, around)
 	return typed.Hostfile, err
@@ -180,10 +182,11 @@ func script(name string, words []string) (program, error) {
 	return program{}, &launch.UsageError{Program: name, Message: "preflight does not know what this starts" + wayOut(name)}
 }
 
-// containerEngines are programs that run other commands in a container.
+// containerEngines lists programs that run other commands in a container.
 var containerEngines = []string{"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "nsenter"}
 
-// wayOut returns what to type instead of a program that is not supported, as the end of a sentence.
+// wayOut returns the end of an error message: what to type instead of a program that is not
+// supported.
 func wayOut(name string) string {
 	var launchers []string
 	for _, l := range launch.Launchers {
@@ -236,8 +239,8 @@ func subcommand(words []string) (program, error) {
 	return program{kind: launch.ProgramAccelerate, prog: "accelerate <command> [<args>] launch", outer: "Accelerate CLI tool", words: words[1:]}, nil
 }
 
-// pythonRuns finds what a python will run among its own options, and the arguments for it. what is
-// "" if there is nothing.
+// pythonRuns finds the module or script that a python command runs after python's own options, and
+// its arguments. what is "" if python runs neither.
 //
 // Source: CPython 3.11, Python/getopt.c, SHORT_OPTS.
 func pythonRuns(words []string) (isModule bool, what string, rest []string) {

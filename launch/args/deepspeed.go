@@ -7,7 +7,8 @@ import (
 	"preflight/launch"
 )
 
-// unasked is DeepSpeed's default for a number of nodes, devices or ranks.
+// unasked is DeepSpeed's default for --num_nodes and similar options, which limit the number of
+// nodes, devices or ranks.
 const unasked = -1
 
 type deepSpeedArgs struct {
@@ -46,7 +47,8 @@ func parseDeepSpeed(prog string, words []string, deepspeed string, around Surrou
 	return Typed{Options: a.Options, Hostfile: a.hostfile, HostfileGiven: r.given["-H/--hostfile"]}, nil
 }
 
-// options returns the options of all releases, in the order of add_argument, which never changed.
+// options returns the options of all releases in the order of DeepSpeed's add_argument calls. That
+// order is the same in all releases.
 //
 // Source: deepspeed/launcher/runner.py, parse_args, v0.3.0 to 0.19.8.
 func (a *deepSpeedArgs) options(deepspeed string) []option {
@@ -87,8 +89,8 @@ func (a *deepSpeedArgs) options(deepspeed string) []option {
 	}
 }
 
-// ports sets the ports. DeepSpeed accepts 0, but with it the ranks do not find each other and ssh
-// finds no host.
+// ports sets the ports. DeepSpeed accepts port 0, but then the ranks do not find each other and ssh
+// does not find the host.
 func (a *deepSpeedArgs) ports() error {
 	if a.masterPort == 0 {
 		return launch.DeepSpeedRefuses("", "--master_port 0 means any free port, which the other ranks would not know: give a port, like %d", launch.DefaultMasterPort)
@@ -104,8 +106,8 @@ func (a *deepSpeedArgs) ports() error {
 	return nil
 }
 
-// empty refuses options with an empty value. DeepSpeed accepts most of them, but its launcher or
-// the nodes then run a different command.
+// empty refuses options with an empty value. DeepSpeed accepts most of them, but then its launcher
+// or the nodes run a different command than intended.
 func (a *deepSpeedArgs) empty(r *reading) error {
 	if r.given["--launcher"] && a.Launcher == "" {
 		return launch.DeepSpeedRefuses("NotImplementedError: Unknown launcher ", "--launcher is empty: leave it out for %s", launch.DefaultLauncher)

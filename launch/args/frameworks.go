@@ -21,11 +21,12 @@ import (
 type framework struct {
 	names  []string // names of the program
 	module string   // its module for python -m
-	// starts returns the command that it starts, given the words after its name.
+	// starts returns the command that the framework starts, given the words after the framework's
+	// name.
 	starts func(words []string, around Surroundings) ([]string, error)
 }
 
-// frameworks are the supported ones.
+// frameworks lists the supported frameworks.
 //
 // Source: hiyouga/LLaMA-Factory ff6d4d12 (2026-08), src/llamafactory/launcher.py, launch;
 // axolotl-ai-cloud/axolotl 067b021c (2026-07), src/axolotl/cli/main.py and cli/utils/train.py;
@@ -42,7 +43,7 @@ var frameworks = []framework{
 }
 
 // started returns the command that a framework's words start, the framework's name, and the
-// interpreter that it was given. command is nil if the words do not begin with a framework.
+// interpreter that the words name. command is nil if the words do not begin with a framework.
 func started(words []string, around Surroundings) (command []string, by, interpreter string, err error) {
 	name, rest := path.Base(words[0]), words[1:]
 	isModule := false
@@ -76,8 +77,8 @@ func isOn(value string) bool {
 	return slices.Contains([]string{"true", "y", "1"}, strings.ToLower(value))
 }
 
-// llamaFactory starts torchrun if it is told to or sees several devices. The number of devices is
-// left to torchrun, which counts them in the same way.
+// llamaFactory returns a torchrun command if LLaMA-Factory is told to start torchrun or sees
+// several devices. It leaves the number of devices to torchrun, which counts them in the same way.
 func llamaFactory(words []string, around Surroundings) ([]string, error) {
 	const program = "llamafactory-cli"
 	env := around.Getenv
@@ -106,7 +107,7 @@ func llamaFactory(words []string, around Surroundings) ([]string, error) {
 			"--max-restarts", cmp.Or(env("MAX_RESTARTS"), "0"))
 	} else {
 		command = append(command, "--nnodes", nodes)
-		if rank := env("NODE_RANK"); rank != "" { // if it is not set, LLaMA-Factory passes 0, which is torchrun's default
+		if rank := env("NODE_RANK"); rank != "" { // if NODE_RANK is not set, LLaMA-Factory passes 0, which is torchrun's default
 			command = append(command, "--node_rank", rank)
 		}
 		command = append(command, "--master_addr", address)
@@ -117,8 +118,8 @@ func llamaFactory(words []string, around Surroundings) ([]string, error) {
 	return append(append(command, "-m", "llamafactory.launcher"), words[1:]...), nil
 }
 
-// axolotl passes the words after its own "--" to the program that it starts, and its other options
-// to the ranks.
+// axolotl returns the command that axolotl starts. axolotl passes the words after its own "--" to
+// that command, and its other options to the ranks.
 func axolotl(words []string, _ Surroundings) ([]string, error) {
 	if len(words) == 0 || words[0] != "train" {
 		return nil, refuseFramework("axolotl", "only axolotl train starts a training: write axolotl train config.yaml")
@@ -167,8 +168,9 @@ func axolotl(words []string, _ Surroundings) ([]string, error) {
 	return append(append(command, "-m", "axolotl.cli.train"), others...), nil
 }
 
-// swift starts torchrun if NPROC_PER_NODE or NNODES is set, in the environment or in its
-// configuration. The entries of the configuration become options in the same order.
+// swift returns the command that ms-swift starts. ms-swift starts torchrun if NPROC_PER_NODE or
+// NNODES is set in the environment or in its configuration. The entries of the configuration become
+// options in the same order.
 func swift(program, modules string, methods, words []string, around Surroundings) ([]string, error) {
 	if len(words) == 0 || !slices.Contains(methods, strings.ReplaceAll(words[0], "_", "-")) {
 		return nil, refuseFramework(program, "preflight checks only the trainings of %s: write %[1]s %s …", program, strings.Join(methods, ", or "+program+" "))
@@ -190,8 +192,8 @@ func swift(program, modules string, methods, words []string, around Surroundings
 	return append(append(command, "-m", modules+strings.ReplaceAll(words[0], "-", "_")), arguments...), nil
 }
 
-// spelledOut replaces a configuration file at the start of the words by its entries, as options.
-// Entries below ENV become variables.
+// spelledOut replaces a configuration file at the start of the words by options, one for each entry
+// of the file. Entries under ENV become variables.
 func spelledOut(program string, words []string, around Surroundings) (arguments []string, env map[string]string, err error) {
 	if len(words) == 0 || !isConfiguration(words[0]) {
 		return words, nil, nil
@@ -228,7 +230,8 @@ func spelledOut(program string, words []string, around Surroundings) (arguments 
 	return append(arguments, words[1:]...), env, nil
 }
 
-// isConfiguration reports whether frameworks would read a word as the name of their settings file.
+// isConfiguration reports whether a framework would treat a word as the name of its configuration
+// file.
 func isConfiguration(word string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(word))
 }
@@ -254,19 +257,19 @@ func readConfiguration(name string, around Surroundings) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// places are entries of a trainer's configuration that always name a file or directory, even a
-// short one: saves/qwen could otherwise be a model on a hub.
+// places lists entries of a trainer's configuration that always name a file or directory. Without
+// this list, a short path such as saves/qwen could also be a model on a hub.
 var places = []string{"output_dir", "dataset_dir", "dataset_prepared_path", "logging_dir", "run_dir", "tokenized_path"}
 
-// configured is the content of the configuration file that a script gets.
+// configured is the content of the configuration file that is passed to a script.
 type configured struct {
 	deepspeed string   // the DeepSpeed configuration that it names
 	paths     []string // other possible paths
 	options   []string // its plain entries, as options of the script
 }
 
-// configuredBy reads the configuration file that a trainer gets. A file that cannot be read is left
-// to the script.
+// configuredBy reads the configuration file that is passed to a trainer. It ignores a file that
+// cannot be read, because the script itself will report that.
 func configuredBy(arguments []string, around Surroundings) (said configured) {
 	if len(arguments) == 0 || !isConfiguration(arguments[0]) || around.ReadFile == nil {
 		return said

@@ -19,8 +19,8 @@ import (
 	"preflight/launch"
 )
 
-// shells are programs that run a script. quiet are commands in a script that do not change what the
-// following commands do.
+// shells lists programs that run a script. quiet lists commands in a script that do not change what
+// the following commands do.
 var (
 	shells = []string{"bash", "sh", "dash"}
 	quiet  = []string{"set", "echo", "printf", "mkdir", "date", "sleep", "true", ":"}
@@ -31,10 +31,10 @@ type Script struct {
 	// Typed is the equivalent command line: NAME=value for exported variables, then the launch
 	// command. It is nil if the words run no script.
 	Typed []string
-	Dir   string // directory to which the script has changed before that
+	Dir   string // the script's current directory when it runs the launch command
 }
 
-// shellScript is a partly read script.
+// shellScript is the state of reading a script.
 type shellScript struct {
 	Surroundings
 	name      string
@@ -42,7 +42,7 @@ type shellScript struct {
 	dir       string
 	arguments []string
 	set       []variable // the script's own variables, in the order in which they were first set
-	empty     []string   // variables of the current command that are empty: $NNODES of run.sh:2
+	empty     []string   // empty variables in the current command, for example "$NNODES of run.sh:2"
 }
 
 type variable struct {
@@ -105,7 +105,8 @@ func scriptOf(words []string) (name string, arguments []string) {
 	return words[0], words[1:]
 }
 
-// notPlain returns an error that says why it is unknown what a script starts, with the way out.
+// notPlain returns an error that says why preflight cannot tell what a script starts, and what to
+// do instead.
 func (s *shellScript) notPlain(why string) error {
 	at := s.name
 	if s.line > 0 {
@@ -114,8 +115,8 @@ func (s *shellScript) notPlain(why string) error {
 	return &launch.UsageError{Program: at, Message: why + `: write "preflight --" before the launch command inside the script, where the shell has already expanded it`}
 }
 
-// emptied returns an error that names the empty variables of a launch command, if the command does
-// not parse.
+// emptied returns an error that names the empty variables of a launch command. It returns nil if
+// the command parses anyway.
 func (s *shellScript) emptied(command []string) error {
 	if s.empty == nil {
 		return nil
@@ -157,7 +158,7 @@ func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 		if command.Variant.Value == "export" {
 			return nil, s.assign(command.Args, true)
 		}
-	case *syntax.BinaryCmd: // the first command is assumed to succeed, and a pipe to lead to a log
+	case *syntax.BinaryCmd: // the first command is assumed to succeed, and a pipe to end in a log
 		first, err := s.run(command.X)
 		if first == nil && err == nil && command.Op == syntax.AndStmt {
 			return s.run(command.Y)
@@ -167,7 +168,7 @@ func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 	return nil, s.notPlain("this makes the shell do more than run one command")
 }
 
-// call reads a command with the variables before it.
+// call reads a command and the variable assignments before it.
 func (s *shellScript) call(call *syntax.CallExpr) ([]string, error) {
 	s.empty = nil
 	words, err := s.fields(call.Args...)
@@ -286,10 +287,10 @@ func (s *shellScript) Get(name string) expand.Variable {
 	return text(value, value != "")
 }
 
-// Each is only used for ${!prefix*}, which is not plain.
+// Each does nothing: the shell calls it only for ${!prefix*}, which is not plain.
 func (s *shellScript) Each(func(string, expand.Variable) bool) {}
 
-// fields returns the words that the shell makes from some words.
+// fields returns the words into which the shell expands and splits the given words.
 func (s *shellScript) fields(words ...*syntax.Word) ([]string, error) {
 	for _, word := range words {
 		if err := s.checkPlain(word); err != nil {
@@ -313,7 +314,7 @@ func (s *shellScript) expanding() *expand.Config {
 	return &expand.Config{Env: s, CmdSubst: s.substitute}
 }
 
-// blamed returns an expansion error as a usage error with its line.
+// blamed returns an expansion error as a usage error with the line of the script.
 func (s *shellScript) blamed(err error) error {
 	if usage := (*launch.UsageError)(nil); err == nil || errors.As(err, &usage) {
 		return err
@@ -321,13 +322,13 @@ func (s *shellScript) blamed(err error) error {
 	return s.notPlain(err.Error())
 }
 
-// moving are variables whose value changes with time or place.
+// moving lists variables whose value changes with the time or the machine.
 var moving = strings.Fields("RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME LINENO BASHPID PPID UID EUID FUNCNAME DIRSTACK $ ? ! - _")
 
-// pattern matches words that a shell would replace by file names.
+// pattern matches words that a shell would replace by the names of files.
 var pattern = regexp.MustCompile(`(^|[^\\])(\\\\)*[*?[]`)
 
-// checkPlain refuses a word whose value only a shell or the existing files can tell.
+// checkPlain refuses a word whose value depends on a running shell or on existing files.
 func (s *shellScript) checkPlain(word *syntax.Word) (err error) {
 	for _, part := range word.Parts {
 		if text, isText := part.(*syntax.Lit); isText && pattern.MatchString(text.Value) {
@@ -351,7 +352,7 @@ func (s *shellScript) checkPlain(word *syntax.Word) (err error) {
 	return err
 }
 
-// noteEmpty records a variable that is empty and has no default text.
+// noteEmpty records a variable that is empty and has no default value.
 func (s *shellScript) noteEmpty(of *syntax.ParamExp) {
 	if of.Param == nil || of.Exp != nil || of.Length {
 		return
@@ -361,8 +362,8 @@ func (s *shellScript) noteEmpty(of *syntax.ParamExp) {
 	}
 }
 
-// substitute prints the output of commands that name the current place: dirname, basename, pwd and
-// hostname, after cd.
+// substitute writes the output of a command substitution. It supports only dirname, basename, pwd
+// and hostname, also after a cd.
 func (s *shellScript) substitute(w io.Writer, of *syntax.CmdSubst) error {
 	inner := *s
 	var printed string

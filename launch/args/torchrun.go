@@ -113,7 +113,7 @@ func (a *torchrunArgs) options(legacy bool) []option {
 	return options
 }
 
-// spellings returns a name, and the name with hyphens and underscores exchanged.
+// spellings returns a name in two spellings: as given, and with hyphens and underscores exchanged.
 func spellings(name string) []string {
 	for _, mark := range []struct{ old, new string }{{"_", "-"}, {"-", "_"}} {
 		if words := name[2:]; strings.Contains(words, mark.old) {
@@ -123,10 +123,10 @@ func spellings(name string) []string {
 	return []string{name}
 }
 
-// unset are the options without a corresponding variable.
+// unset lists the options that no environment variable can set.
 var unset = []string{"-h", "--logs-specs", "--numa-binding", "--print-completion", "--use-env"}
 
-// preset takes options that are not given from the environment.
+// preset sets the options that are not given on the command line from the environment.
 //
 // Source: torch/distributed/argparse_util.py, env and check_env, 2.15.
 func (p argumentParser) preset(around Surroundings) error {
@@ -224,7 +224,7 @@ func (a *torchrunArgs) rankNotes(t Typed) []hostfile.Note {
 	return nil
 }
 
-// nodeRange reads --nnodes, N or MIN:MAX.
+// nodeRange parses --nnodes, which is N or MIN:MAX.
 func nodeRange(text string) (least, most int, err error) {
 	bounds := strings.Split(text, ":")
 	if len(bounds) > 2 {
@@ -247,7 +247,7 @@ func nodeRange(text string) (least, most int, err error) {
 	return least, most, nil
 }
 
-// perNode reads --nproc-per-node: a number, or a word for what torchrun counts itself.
+// perNode parses --nproc-per-node, which is a number, or a word that tells torchrun what to count.
 //
 // Source: torch/distributed/run.py, determine_local_world_size, 2.15.
 func perNode(text string) (string, error) {
@@ -263,14 +263,14 @@ func perNode(text string) (string, error) {
 	return text, nil
 }
 
-// streams matches the value that selects which streams of the ranks go to a file: for all ranks or
-// for each.
+// streams matches the value that selects which output streams go to a file, either for all ranks
+// (3) or rank by rank (0:1,1:2).
 var streams = regexp.MustCompile(`^([0-3]|([0-9]:[0-3],)*[0-9]:[0-3])$`)
 
-// checkOutput reads --local-ranks-filter, --redirects and --tee.
+// checkOutput checks the values of --local-ranks-filter, --redirects and --tee.
 //
-// Source: torch/distributed/run.py, config_from_args, and
-// elastic/multiprocessing/api.py, Std.from_str, 2.15.
+// Source: torch/distributed/run.py, config_from_args, and elastic/multiprocessing/api.py,
+// Std.from_str, 2.15.
 func (a *torchrunArgs) checkOutput() error {
 	if a.shown != "" {
 		for rank := range strings.SplitSeq(a.shown, ",") {
@@ -287,10 +287,9 @@ func (a *torchrunArgs) checkOutput() error {
 	return nil
 }
 
-// checkRendezvousConf reads --rdzv-conf, KEY=VALUE[,KEY=VALUE…].
+// checkRendezvousConf checks the value of --rdzv-conf, KEY=VALUE[,KEY=VALUE…].
 //
-// Source: torch/distributed/elastic/rendezvous/utils.py,
-// _parse_rendezvous_config, 2.15.
+// Source: torch/distributed/elastic/rendezvous/utils.py, _parse_rendezvous_config, 2.15.
 func checkRendezvousConf(text string) error {
 	if strings.TrimSpace(text) == "" {
 		return nil

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dsconfig reads a DeepSpeed configuration as a release of DeepSpeed does: its Hjson, the
-// settings that the release knows, the values that pydantic refuses, the rules between settings,
-// and the extensions that DeepSpeed will compile.
+// Package dsconfig reads a DeepSpeed configuration as a given release of DeepSpeed does. It parses
+// Hjson and knows the settings of the release, the values that pydantic refuses, the rules between
+// settings, and the extensions that DeepSpeed will compile.
 //
-// It gets the text and opens no file. The checks decide whether a problem matters.
+// The package gets the text and opens no file. The checks decide whether a problem matters.
 package dsconfig
 
 import (
@@ -19,19 +19,19 @@ import (
 // missing or "auto".
 type Config struct {
 	Path string `json:"path"`
-	// Problems end the launch or the training, or are settings without effect, in DeepSpeed's own
-	// order.
+	// Problems lists settings that end the launch or the training and settings without effect, in
+	// DeepSpeed's own order.
 	Problems     []Problem `json:"problems,omitempty"`
 	TrainBatch   *int      `json:"train_batch_size,omitempty"`
 	MicroBatch   *int      `json:"train_micro_batch_size_per_gpu,omitempty"`
 	Accumulation *int      `json:"gradient_accumulation_steps,omitempty"`
 	ZeroStage    int       `json:"zero_stage"`
-	// Offload lists the places to which ZeRO moves states.
+	// Offload lists the places to which ZeRO moves optimizer states and parameters.
 	Offload []Offload `json:"offload,omitempty"`
 	// NodeLocal is checkpoint.use_node_local_storage: each node keeps its own checkpoints.
 	NodeLocal bool `json:"node_local,omitempty"`
-	// Ops are the extensions that DeepSpeed compiles on first use, by its names: cpu_adam,
-	// fused_adam, async_io.
+	// Ops lists the extensions that DeepSpeed compiles on first use, with DeepSpeed's names for
+	// them: cpu_adam, fused_adam, async_io.
 	Ops []string `json:"ops,omitempty"`
 }
 
@@ -53,12 +53,12 @@ type Problem struct {
 }
 
 // Read reads a DeepSpeed configuration as the given release does, "" for the newest. worldSize is
-// the number of ranks, 0 if unknown; then batch sizes are not checked. They are not checked either
-// if the configuration splits the model. A file that cannot be read has one problem and nothing
-// else. Read returns nil if it is unknown what the release reads from the file.
+// the number of ranks, 0 if unknown. Read does not check batch sizes if worldSize is 0 or the
+// configuration splits the model. For a file that cannot be read, the result has one problem and
+// nothing else. Read returns nil if it is unknown what the release reads from the file.
 //
-// Hugging Face's Trainer and accelerate replace "auto" before DeepSpeed sees it, so it is not
-// checked.
+// Read does not check the value "auto", because Hugging Face's Trainer and accelerate replace it
+// before DeepSpeed sees it.
 //
 // Source: deepspeed/runtime/config.py, DeepSpeedConfig, 0.7.0 to 0.19.8, and runtime/engine.py,
 // _configure_optimizer.
@@ -84,8 +84,8 @@ func Read(file File, deepspeed string, worldSize int) *Config {
 	return read.config
 }
 
-// reader goes through a configuration in DeepSpeed's order. Each step reports its own keys even if
-// an earlier step would have ended DeepSpeed, so that users can fix all problems at once.
+// reader goes through a configuration in DeepSpeed's order. DeepSpeed ends at the first error, but
+// reader continues, so that users can fix all problems at once.
 type reader struct {
 	release   string
 	worldSize int
@@ -103,7 +103,7 @@ func (r *reader) ignored(key, format string, values ...any) {
 	r.config.Problems = append(r.config.Problems, Problem{Key: key, Message: fmt.Sprintf(format, values...)})
 }
 
-// failed reports whether a key, or one below it, has already ended DeepSpeed.
+// failed reports whether DeepSpeed has already ended because of a key or a key below it.
 func (r *reader) failed(key string) bool {
 	return slices.ContainsFunc(r.config.Problems, func(p Problem) bool {
 		return p.Fatal && (p.Key == key || len(p.Key) > len(key) && p.Key[:len(key)+1] == key+".")
@@ -127,8 +127,8 @@ func (r *reader) removedKeys() {
 	}
 }
 
-// elasticity reports batch sizes that conflict with the elasticity section, which sets them itself
-// (removed in 0.19.8).
+// elasticity reports batch sizes that conflict with the elasticity section, which sets the batch
+// sizes itself. DeepSpeed 0.19.8 removed the section.
 func (r *reader) elasticity() {
 	section := r.root.object("elasticity")
 	if r.since("0.19.8") || section.get("enabled") != true || section.get("ignore_non_elastic_batch_info") == true {
@@ -145,7 +145,7 @@ func (r *reader) elasticity() {
 	}
 }
 
-// offload records the places to which states are moved, and reports settings for them without
+// offload records the places to which ZeRO moves states, and reports offload settings that have no
 // effect.
 func (r *reader) offload() {
 	zero := r.root.object("zero_optimization")
@@ -188,7 +188,8 @@ func (r *reader) nvmePath(section *object, where string) string {
 	return path.Clean(named)
 }
 
-// offloadDevice returns cpu, nvme or "", from the section or from the older flag for it.
+// offloadDevice returns cpu, nvme or "" from the offload section, or from the older flag that the
+// section replaced.
 func offloadDevice(zero *object, what string) string {
 	old := map[string]string{"optimizer": "cpu_offload", "param": "cpu_offload_param"}[what]
 	if zero.get(old) == true {

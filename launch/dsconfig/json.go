@@ -14,7 +14,7 @@ import (
 	"preflight/hostfile"
 )
 
-// File is a DeepSpeed configuration as the launching machine has it.
+// File is a DeepSpeed configuration file of the launching machine.
 type File struct {
 	Path string
 	JSON string // text of the file or, if it is not JSON, what Python's hjson reads from it; "" if unknown
@@ -24,9 +24,9 @@ type File struct {
 	Refused string
 }
 
-// parse reads the file as a dictionary. The result is nil without a problem if it is unknown what
-// DeepSpeed reads from the file. DeepSpeed accepts Hjson since 0.8.1, and only JSON before. It
-// refuses duplicate keys.
+// parse reads the file as a dictionary. It returns nil without a problem if it is unknown what
+// DeepSpeed reads from the file. DeepSpeed accepts Hjson since 0.8.1; earlier releases accept only
+// JSON. DeepSpeed refuses duplicate keys.
 //
 // Source: deepspeed/runtime/config.py, DeepSpeedConfig.__init__; config_utils.py,
 // dict_raise_error_on_duplicate_keys.
@@ -55,7 +55,7 @@ func parse(file File, release string) (*object, *Problem) {
 	return root, nil
 }
 
-// unreadable returns the problem of a file that ends DeepSpeed with an exception.
+// unreadable returns the problem for a file that makes DeepSpeed fail with an exception.
 func unreadable(exception string) *Problem {
 	return &Problem{Fatal: true, Original: exception, Message: "the file cannot be read: " + strings.TrimPrefix(exception, "hjson.scanner.HjsonDecodeError: ")}
 }
@@ -89,7 +89,7 @@ func (o *object) object(name string) *object {
 	return below
 }
 
-// decode reads the next value. An error is an exception as Python prints it.
+// decode reads the next value. The text of an error is an exception as Python prints it.
 func decode(from *json.Decoder) (any, error) {
 	token, err := from.Token()
 	if err != nil {
@@ -148,7 +148,7 @@ func decodeList(from *json.Decoder) ([]any, error) {
 	return made, err
 }
 
-// pythonNumber returns an int if hjson would: 5e8 is 500000000.
+// pythonNumber returns a number as hjson does, for example the int 500000000 for 5e8.
 func pythonNumber(text string) (any, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		return n, nil

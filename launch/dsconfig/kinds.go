@@ -18,7 +18,7 @@ import (
 // valid. A nil kind accepts anything.
 type kind func(value any) (old, new string)
 
-// kinds maps the names in deepspeed.yaml to the checks of settings.
+// kinds maps the names that deepspeed.yaml uses for kinds of values to their checks.
 var kinds = map[string]kind{
 	"flag":              checkFlag,
 	"text":              checkText,
@@ -64,7 +64,7 @@ func is[T any](value any) bool {
 
 func isDevice(value any) bool { return value == "none" || value == "cpu" || value == "nvme" }
 
-// checkDict accepts a dictionary. pydantic 1 converts an empty list to one.
+// checkDict accepts a dictionary. pydantic 1 also accepts an empty list as an empty dictionary.
 func checkDict(value any) (old, new string) {
 	switch v := value.(type) {
 	case *object:
@@ -102,7 +102,7 @@ func parseFlag(value any) (on, isFlag bool) {
 	return false, false
 }
 
-// checkText accepts a text. pydantic 1 converts numbers to texts.
+// checkText accepts a string. pydantic 1 also accepts a number and converts it to a string.
 func checkText(value any) (old, new string) {
 	switch value.(type) {
 	case string:
@@ -149,8 +149,8 @@ func number(isWhole bool, bounds ...bound) kind {
 	}
 }
 
-// parseNumber returns the number that a value stands for: true is 1, "3" is 3. For whole numbers,
-// pydantic 1 cuts off fractions and pydantic 2 refuses them.
+// parseNumber returns the number that pydantic makes of a value: true is 1, "3" is 3. For whole
+// numbers, pydantic 1 cuts off fractions and pydantic 2 refuses them.
 func parseNumber(value any, isWhole bool) (n float64, old, new string) {
 	old, new, as := "value is not a valid float", "Input should be a valid number", "a number"
 	if isWhole {
@@ -176,8 +176,8 @@ func parseNumber(value any, isWhole bool) (n float64, old, new string) {
 	return 0, old, new
 }
 
-// checkStage accepts the numbers of an enumeration, whose last one has two names. Pydantic 2
-// converts texts to numbers for it, pydantic 1 does not.
+// checkStage accepts the numbers of the enumeration of ZeRO stages. The last number has two names
+// in it. pydantic 2 converts strings to numbers for it, pydantic 1 does not.
 func checkStage(value any) (old, new string) {
 	const wantOld, wantNew = "value is not a valid enumeration member; permitted: 0, 1, 2, 3", "Input should be 0, 1, 2, 3 or 3"
 	n, problem, _ := parseNumber(value, false)
@@ -190,7 +190,8 @@ func checkStage(value any) (old, new string) {
 	return "", ""
 }
 
-// checkLossScale and checkScaleStep are stricter than the checks for numbers.
+// checkLossScale and checkScaleStep check two settings of fp16 more strictly than the checks for
+// numbers do.
 //
 // Source: deepspeed/runtime/precision_config.py, the validators of DeepSpeedFP16Config, since
 // 0.18.8 and 0.19.3.

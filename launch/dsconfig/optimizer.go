@@ -9,8 +9,8 @@ import (
 	"preflight/hostfile"
 )
 
-// optimizer checks the optimizer by its name. If the script creates its own optimizer, this section
-// is not used.
+// optimizer checks the optimizer's section, depending on its name. DeepSpeed ignores the section if
+// the script creates its own optimizer.
 func (r *reader) optimizer() {
 	section := r.root.object("optimizer")
 	name, isText := section.get("type").(string)
@@ -47,8 +47,8 @@ func (r *reader) made(name string) (optimizer, bool) {
 	return optimizer{}, false
 }
 
-// ops records what DeepSpeed compiles on first use, unless the installed package contains it
-// already compiled.
+// ops records the extensions that DeepSpeed compiles on first use, unless the installed package
+// already contains them compiled.
 //
 // Source: deepspeed/runtime/engine.py, zero/, swap_tensor/ and op_builder/, every release from
 // 0.7.0 to 0.19.8.
@@ -76,8 +76,8 @@ func (r *reader) ops() {
 	r.config.Ops = ops
 }
 
-// optimizerOp returns the op of the optimizer. If the file has no optimizer, an offloaded one must
-// be DeepSpeed's CPU optimizer, which the script or accelerate creates.
+// optimizerOp returns the extension that the optimizer needs. If the file has no optimizer, an
+// offloaded optimizer must be DeepSpeed's CPU optimizer, which the script or accelerate creates.
 func (r *reader) optimizerOp(offloaded bool) string {
 	section := r.root.object("optimizer")
 	if section == nil {

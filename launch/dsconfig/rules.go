@@ -36,8 +36,8 @@ func (r *reader) checkpoint(section *object) {
 	}
 }
 
-// profiler checks that flops_profiler.enabled is a flag: DeepSpeed combines it with the wall clock
-// setting with an operator that texts and fractions do not have.
+// profiler checks that flops_profiler.enabled is a flag. DeepSpeed combines it with the wall clock
+// setting by an operator that strings and fractions do not support.
 func (r *reader) profiler(section *object) {
 	switch value := section.values["enabled"].(type) {
 	case bool, int:
@@ -49,8 +49,8 @@ func (r *reader) profiler(section *object) {
 	}
 }
 
-// masterWeights checks weights and gradients in half precision, which only some stages of ZeRO
-// support. Until 0.18.2 it was stage 2 only.
+// masterWeights checks master weights and gradients in half precision, which only some stages of
+// ZeRO support. Until 0.18.2 only stage 2 supported them.
 func (r *reader) masterWeights() {
 	if r.failed("fp16") || r.failed("bf16") || r.failed("zero_optimization") {
 		return
@@ -85,8 +85,8 @@ func (r *reader) masterWeights() {
 	}
 }
 
-// batch checks the three batch sizes. Two of them determine the third, by division that may or may
-// not leave a remainder, and their product must be right.
+// batch checks the three batch sizes. Any two of them determine the third by division, which may
+// leave a remainder. If all three are given, their product must be right.
 //
 // Source: deepspeed/runtime/config.py, _set_batch_related_parameters and _batch_assertion, the same
 // from 0.7.0 to 0.19.8.
@@ -127,8 +127,8 @@ func (r *reader) takenOver() bool {
 		slices.ContainsFunc(batchKeys, func(key string) bool { return r.root.values[key] == "auto" })
 }
 
-// splitsModel reports whether several ranks share one batch. The world size in the rule is then
-// only a part of the launch's.
+// splitsModel reports whether several ranks share one batch. In DeepSpeed's rule the world size is
+// then smaller than the launch's number of ranks.
 func (r *reader) splitsModel() bool {
 	more := func(value any) bool {
 		n, _, _ := parseNumber(value, true)

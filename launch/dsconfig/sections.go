@@ -15,11 +15,11 @@ import (
 // violation is one line of pydantic's error. key is "" for the whole section.
 type violation struct {
 	key, text string
-	message   string // for people
+	message   string // preflight's own wording
 }
 
-// sections checks the sections of the file in DeepSpeed's order. The first mistake in a section
-// that pydantic reads ends DeepSpeed.
+// sections checks the sections of the file in DeepSpeed's order. DeepSpeed ends at the first
+// section in which pydantic finds a mistake.
 func (r *reader) sections() {
 	for _, top := range tables().Settings {
 		value, given := r.root.values[top.Name]
@@ -50,8 +50,8 @@ func (r *reader) sections() {
 	}
 }
 
-// normalized returns a section as DeepSpeed reads it: zero_optimization may be true or false, and
-// for some sections null means no section.
+// normalized returns a section as DeepSpeed reads it. zero_optimization may also be true or false,
+// and for some sections null means that the section is missing.
 func normalized(name string, value any) (section any, given bool) {
 	if enabled, isFlag := value.(bool); name == "zero_optimization" && isFlag {
 		return &object{names: []string{"stage"}, values: map[string]any{"stage": map[bool]int{true: 1}[enabled]}}, true
@@ -75,7 +75,7 @@ func (r *reader) isStrict(s *section) bool {
 
 func (r *reader) knows(s setting) bool { return hostfile.Within(r.release, s.Since, s.Until) }
 
-// refuse reports pydantic's error for a section, all mistakes in one exception.
+// refuse reports pydantic's error for a section. One exception lists all mistakes of the section.
 func (r *reader) refuse(name string, s *section, o *object) {
 	mistakes := r.violations(s, o, "")
 	if len(mistakes) == 0 {
@@ -107,12 +107,13 @@ func (r *reader) refuse(name string, s *section, o *object) {
 	}
 }
 
-// pydantic1 reports whether the release prints pydantic 1's errors, from pydantic 1 or from the
-// copy in pydantic 2.
+// pydantic1 reports whether the release prints the error messages of pydantic 1. They come from
+// pydantic 1 itself or from the copy of it in pydantic 2.
 func (r *reader) pydantic1() bool { return hostfile.Before(r.release, "0.15.0") }
 
-// violations returns those of the known settings in their own order, then the unknown settings: in
-// the order of the file, or sorted with pydantic 1.
+// violations returns pydantic's errors for a section. Errors of known settings come first, in the
+// order of the settings. Unknown settings follow in the order of the file, or sorted with pydantic
+// 1.
 func (r *reader) violations(s *section, o *object, at string) []violation {
 	var found []violation
 	known := map[string]bool{}
@@ -127,7 +128,7 @@ func (r *reader) violations(s *section, o *object, at string) []violation {
 				continue
 			}
 			if r.pydantic1() {
-				name = setting.Name // the error names the alias, even if another name was written
+				name = setting.Name // the error names the alias, even if the file has another name
 			}
 			found = append(found, r.violationsOf(setting, at+name, value)...)
 			break
@@ -177,8 +178,8 @@ func (r *reader) violationsOf(s setting, at string, value any) []violation {
 	return []violation{{at, original, "the value " + pythonRepr(value) + " is refused (" + original + ")"}}
 }
 
-// contradictions returns the first error of a section as a whole, after all of its settings are
-// valid.
+// contradictions returns the first error of a section as a whole. pydantic looks for these errors
+// only if each setting of the section is valid by itself.
 //
 // Source: deepspeed/runtime/zero/config.py and precision_config.py, the validators of whole classes
 // (that of 0.14 and before never applied).
@@ -206,8 +207,8 @@ func (r *reader) contradictions(s *section, o *object) []violation {
 	return nil
 }
 
-// on reports whether a flag is set: with pydantic's rules if the section is a class, otherwise with
-// Python's truth rules.
+// on reports whether a flag is set. It follows pydantic's rules if DeepSpeed has a class for the
+// section, otherwise Python's rules for true and false values.
 func (r *reader) on(s *section, o *object, name string) bool {
 	value := o.get(name)
 	if r.isStrict(s) {
@@ -228,8 +229,8 @@ func stageOf(zero *object) int {
 	return int(n)
 }
 
-// zero reads the stage, and reports a deprecated key that is given together with its replacement
-// (config_utils.py, _process_deprecated_field).
+// zero reads the ZeRO stage, and reports a deprecated key that is given together with the key that
+// replaced it (config_utils.py, _process_deprecated_field).
 func (r *reader) zero(o *object) {
 	if r.failed("zero_optimization") {
 		return
@@ -247,7 +248,7 @@ func (r *reader) zero(o *object) {
 	}
 }
 
-// precision reports if both half precisions are enabled.
+// precision reports a problem if fp16 and bf16 are both enabled.
 func (r *reader) precision(bf16 *object) {
 	if r.on(sectionNamed("fp16"), r.root.object("fp16"), "enabled") && r.on(sectionNamed("bf16"), bf16, "enabled") && !r.failed("fp16") && !r.failed("bf16") {
 		r.fatal("bf16.enabled", "AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled",

@@ -15,7 +15,7 @@ import (
 //go:embed deepspeed.yaml
 var deepspeed []byte
 
-// table is the content of deepspeed.yaml, which explains the fields.
+// table is the content of deepspeed.yaml. The comments in that file explain the fields.
 type table struct {
 	Settings        []setting
 	Removed         []removedSetting
@@ -64,7 +64,7 @@ var tables = sync.OnceValue(func() (all table) {
 	return all
 })
 
-// eachAlone returns one row per name, for rows that have several names.
+// eachAlone splits rows that have several names into one row per name.
 func eachAlone(rows []setting) (settings []setting) {
 	for _, row := range rows {
 		if row.Holds != nil {
@@ -78,11 +78,11 @@ func eachAlone(rows []setting) (settings []setting) {
 	return settings
 }
 
-// sectionNamed returns a section of the top level of the file.
+// sectionNamed returns the top-level section with this name.
 func sectionNamed(name string) *section {
 	all := tables().Settings
 	return all[slices.IndexFunc(all, func(s setting) bool { return s.Name == name })].Holds
 }
 
-// batchKeys are the three numbers of which any two determine the third.
+// batchKeys lists the three batch sizes. Any two of them determine the third.
 var batchKeys = []string{"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}
