@@ -18,18 +18,18 @@ import (
 
 const (
 	// wholeEnvironment is the source of variables that reach the nodes under --launcher slurm only
-	// because srun passes the whole environment, unchanged (multinode_runner.py, SlurmRunner).
+	// because srun passes on the whole environment unchanged (multinode_runner.py, SlurmRunner).
 	wholeEnvironment = "srun --export=ALL"
 	// systemConf is the file that NCCL reads last, regardless of NCCL_CONF_FILE.
 	systemConf = "/etc/nccl.conf"
 )
 
-// exporter decides which variables reach the nodes, and how.
+// exporter decides which variables reach the nodes, and in what form.
 type exporter struct {
 	Launcher    string // a name of [Launchers]
-	Accelerator string // of the launching machine, cuda or cpu
+	Accelerator string // accelerator of the launching machine, cuda or cpu
 	WorkDir     string
-	DeepSpeed   string // version, "" for the newest
+	DeepSpeed   string // DeepSpeed's version, "" for the newest
 	// Accelerate means that accelerate starts deepspeed and therefore exports its whole
 	// environment.
 	Accelerate bool
@@ -47,8 +47,9 @@ func (x exporter) own(make func(exporter) []string) []facts.Setting {
 	return settings
 }
 
-// exportRules are the variables of the launching machine that DeepSpeed exports, by prefix and by
-// release, from since until before until.
+// exportRules lists the variables of the launching machine that DeepSpeed exports. Each rule has
+// the prefixes of names and the releases to which it applies: from since up to but not including
+// until.
 //
 // Source: deepspeed/launcher/runner.py, EXPORT_ENVS, nebula/constants.py and
 // accelerator/cuda_accelerator.py, export_envs, v0.6.0 to 0.19.8.
@@ -58,25 +59,27 @@ var exportRules = []struct {
 }{
 	{prefixes: []string{"PYTHON", "MV2", "UCX"}},
 	{prefixes: []string{"MLFLOW"}, since: "0.7.5"},
-	{prefixes: []string{"NCCL"}, until: "0.12.6"}, // later these are the accelerator's own
-	// Microsoft's Nebula. Facts do not contain most of these values, because some are credentials.
+	{prefixes: []string{"NCCL"}, until: "0.12.6"}, // in later releases the accelerator exports these
+	// Variables of Microsoft's Nebula. Facts do not contain most of their values, because some are
+	// credentials.
 	{prefixes: []string{"DLTS_JOB_ID", "DLTS_NUM_WORKER", "NEBULA_PERSISTENT_STORAGE_PATH", "NEBULA_PERSISTENT_TIME_INTERVAL",
 		"AML_RUN_ID", "AZUREML_RUN_TOKEN", "AZUREML_WORKSPACE_SCOPE", "AZUREML_EXPERIMENT_SCOPE", "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT",
 		"AZUREML_RUN_ID", "NEBULA_MEMORY_BUFFER_SIZE", "AZUREML_PARAMETER_ITPJOB_NAME", "FC_TASKROLE_NAME", "FC_TASK_INDEX",
 		"MASTER_HOST", "LOCAL_HOST", "AZUREML_BLOB_ACCOUNT_NAME", "AZUREML_BLOB_ACCOUNT_KEY"}, since: "0.7.0", until: "0.19.7"},
 }
 
-// excludedOnAISC are not exported if AISC_JOB_NAME is set, because such nodes have their own values
-// (runner.py, EXCLUDE_ENVS, since v0.9.3).
+// excludedOnAISC lists variables that DeepSpeed does not export if AISC_JOB_NAME is set, because
+// such nodes have their own values (runner.py, EXCLUDE_ENVS, since v0.9.3).
 var excludedOnAISC = []string{"NCCL_IB_HCA", "UCX_NET_DEVICES"}
 
 // Settings returns the variables that every rank gets, sorted by name, with the values that arrive.
-// Later sources override earlier ones: the launcher's own variables, those of the launching machine
-// (head may be nil), PYTHONPATH, the files in order, and what accelerate adds to the last of them.
-// Files export variables of any name. A value that was not collected is "…".
+// There are five sources, and later sources override earlier ones: the launcher's own variables,
+// the launching machine's variables (head may be nil), PYTHONPATH, the files in order, and what
+// accelerate adds to the last file. Files may export variables of any name. A value that was not
+// collected is "…".
 //
-// The notes describe values that change on the way: characters that a shell or pdsh interprets, and
-// quotes that launchers without a shell pass on.
+// The notes describe values that change on the way. A shell or pdsh interprets some characters, and
+// launchers without a shell pass on quotes.
 //
 // Source: runner.py, main, and multinode_runner.py, add_export.
 func (x exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Setting, []hostfile.Note) {
@@ -100,10 +103,10 @@ func (x exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 
 // exported returns the exports as the runner passes them to its launcher, with values stripped but
 // not quoted. They keep the order in which they first appear: the launcher's own, the environment,
-// the files, accelerate's. DeepSpeed keeps the order of the environment, but facts have it sorted
-// by name, and so has this list.
+// the files, accelerate's. DeepSpeed keeps the order of the environment. Facts have the environment
+// sorted by name, and exported keeps that order instead.
 //
-// Lines of the files that end the launch are left out.
+// The result does not contain lines of the files that end the launch.
 func (x exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setting {
 	by := launcherNamed(x.Launcher)
 	if hostfile.Before(x.DeepSpeed, by.exportsSince) {
@@ -142,8 +145,8 @@ func (x exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setti
 	return all
 }
 
-// environment returns the launching machine's variables by name, without those that AISC does not
-// export.
+// environment returns the launching machine's variables sorted by name, without those that
+// DeepSpeed does not export on AISC.
 func (x exporter) environment(head *facts.Env) []facts.Setting {
 	if head == nil {
 		return nil
@@ -163,11 +166,11 @@ func (x exporter) environment(head *facts.Env) []facts.Setting {
 	return all
 }
 
-// ByCommand is the source of a variable that is set for a command that is started on every node.
+// ByCommand is the source of a variable that is set for a command typed on every node.
 const ByCommand = "the command"
 
-// setByCommand returns the variables that the ranks have because the command on every node sets
-// them.
+// setByCommand returns the variables that are set for the command on every node and that its ranks
+// inherit.
 func (r runner) setByCommand() (all []facts.Setting) {
 	if r.env == nil {
 		return nil
@@ -194,9 +197,9 @@ func (x exporter) exports(name string) bool {
 	return begins("NCCL") && x.Accelerator == "cuda"
 }
 
-// AppliedEnvFiles returns the files that a release reads, of those in the home directory and in the
-// working directory. Before v0.10.1 DS_ENV_FILE had no effect. From v0.10.1 to v0.13.0 a file in
-// the working directory replaced the one in the home directory.
+// AppliedEnvFiles returns the files that a release reads. files are those in the home directory and
+// in the working directory. Before v0.10.1 DS_ENV_FILE had no effect. From v0.10.1 to v0.13.0 a
+// file in the working directory replaced the file in the home directory.
 //
 // Source: runner.py, main and DEEPSPEED_ENVIRONMENT_NAME.
 func AppliedEnvFiles(files []facts.EnvFile, deepspeed string) []facts.EnvFile {
@@ -232,10 +235,10 @@ func (x exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []ho
 	return settings, notes
 }
 
-// quoted returns a value as it appears in the command. Since v0.16.5 it is in double quotes if it
-// contains anything but word characters and @%+=:,./-. Since v0.15.2 it was always in double
-// quotes, before that unchanged, and before v0.6.2 quoted for a shell. An unknown value is treated
-// as a plain one.
+// quoted returns a value as it appears in the command. Since v0.16.5 DeepSpeed puts the value in
+// double quotes if it contains anything but word characters and @%+=:,./-. From v0.15.2 it always
+// used double quotes. From v0.6.2 it did not change the value, and before v0.6.2 it quoted the
+// value for a shell. An unknown value is treated as one that needs no quotes.
 //
 // Source: multinode_runner.py, add_export and get_cmd.
 func (x exporter) quoted(value string) string {
@@ -255,9 +258,9 @@ func (x exporter) quoted(value string) string {
 }
 
 // ParseEnvFile reads a .deepspeed_env as DeepSpeed does: every line is NAME=VALUE, split at the
-// first "=" and stripped on both sides. There are no comments and no blank lines. The problems are
-// lines that end the launch or do something other than they seem to; the settings are all that can
-// be read.
+// first "=" and stripped on both sides. Comments and blank lines are not allowed. ParseEnvFile
+// returns the settings that it can read. Its errors are about lines that end the launch or that do
+// something other than they seem to do.
 //
 // Source: runner.py, main, v0.6.0 and later. The effect of a line in the remote shell was tried
 // with bash 5.2 and dash 0.5.12.
@@ -289,28 +292,28 @@ func ParseEnvFile(file facts.EnvFile) ([]facts.Setting, []hostfile.LineError) {
 	return settings, problems
 }
 
-// withoutExport returns the variable that a line "export NAME=VALUE" of a file sets. With pdsh the
-// line becomes "export export NAME=VALUE;", and the extra word is harmless.
+// withoutExport returns the name of the variable that a line "export NAME=VALUE" of a file sets.
+// With pdsh the line becomes "export export NAME=VALUE;", and the extra word is harmless.
 func withoutExport(name string) string {
 	return strings.TrimSpace(strings.TrimPrefix(name, "export "))
 }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Env holds variables by name, from several sources with priorities. It copies none of them,
-// because there is one Env for every node and most variables are never read.
+// Env holds variables from several sources with priorities. It copies no variables, because there
+// is one Env for every node and most variables are never read.
 type Env struct {
 	over, session, files []facts.Setting
-	instead              string // files of the node's own NCCL configuration that NCCL_CONF_FILE names
+	instead              string // value of NCCL_CONF_FILE under which the node read its files
 	isNamed              bool
 }
 
-// RankEnv returns what a rank on a node really sees of the allow-listed variables, by name: the
-// node's own session, overridden by the launcher's exports. Below both are NCCL's configuration
-// files, which never override the environment (NVIDIA/nccl 2.30, misc/param.cc, initEnv).
+// RankEnv returns the variables that a rank on a node sees, limited to the names that preflight
+// collects. The launcher's exports override the node's own session. NCCL's configuration files come
+// last, because they never override the environment (NVIDIA/nccl 2.30, misc/param.cc, initEnv).
 //
-// An exported NCCL_CONF_FILE replaces the file in the node's home directory. Its content is only
-// known if the node read the same file.
+// An exported NCCL_CONF_FILE replaces the file in the node's home directory. The content of the
+// named file is only known if the node itself read that file.
 func RankEnv(node *facts.Env, exports []facts.Setting) Env {
 	e := Env{over: exports}
 	if node != nil {
@@ -321,8 +324,8 @@ func RankEnv(node *facts.Env, exports []facts.Setting) Env {
 	return e
 }
 
-// Lookup returns a variable by its name. In an environment the last entry of a name counts, in
-// configuration files the first.
+// Lookup returns a variable by its name. If a name occurs several times, the last entry of an
+// environment counts, but the first entry of the configuration files.
 func (e Env) Lookup(name string) (setting facts.Setting, set bool) {
 	for _, from := range [][]facts.Setting{e.over, e.session} {
 		for i := len(from) - 1; i >= 0; i-- {
@@ -370,12 +373,12 @@ func (e Env) All() []facts.Setting {
 }
 
 // byAccelerate is the source of variables that reach the nodes only because accelerate starts
-// deepspeed.
+// deepspeed and writes them to .deepspeed_env.
 const byAccelerate = "accelerate, by .deepspeed_env"
 
-// inherited returns the environment with which deepspeed is started. If accelerate starts it,
-// PYTHONPATH ends with the working directory. The variables that accelerate sets for its own
-// library, ACCELERATE_…, are left out.
+// inherited returns the environment that deepspeed gets from the program that starts it. If
+// accelerate starts deepspeed, PYTHONPATH ends with the working directory. The variables that
+// accelerate sets for its own library, ACCELERATE_…, are left out.
 //
 // Source: huggingface/accelerate 1.14, utils/launch.py, prepare_deepspeed_cmd_env and
 // env_var_path_add.
@@ -392,9 +395,10 @@ func (o Options) inherited(env *facts.Env) *facts.Env {
 	return &changed
 }
 
-// accelerateExports returns what accelerate appends to .deepspeed_env before it starts deepspeed,
-// which then exports it over the lines of every file: the environment, without empty variables and
-// values with characters that accelerate treats as dangerous.
+// accelerateExports returns the variables that accelerate appends to .deepspeed_env before it
+// starts deepspeed. deepspeed then exports them, and they override the lines of every file. They
+// are the whole environment except empty variables and values with characters that accelerate
+// treats as dangerous.
 //
 // Source: huggingface/accelerate 1.14, commands/launch.py, deepspeed_launcher, and
 // utils/environment.py, convert_dict_to_env_variables.

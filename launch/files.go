@@ -16,12 +16,13 @@ import (
 
 const maxFiles = 32
 
-// FilesNamed returns the files that the launch will open, as far as its command shows: the script,
-// the DeepSpeed configuration, and script arguments that look like paths. All paths are absolute if
-// WorkDir is. There are at most 32, without duplicates.
+// FilesNamed returns the files that the launch will open, as far as its command shows them: the
+// script, the DeepSpeed configuration, and script arguments that look like paths. All paths are
+// absolute if WorkDir is. There are at most 32, without duplicates.
 //
-// A module is searched where python searches first, below the working directory. Because it may
-// also be an installed module, its candidates have the role of arguments, which need not exist.
+// A module is searched below the working directory, where python searches first. It may also be an
+// installed module. The possible files of a module therefore have the role of arguments, which need
+// not exist.
 func FilesNamed(o Options) []facts.LaunchFile {
 	var files []facts.LaunchFile
 	add := func(name, role string) {
@@ -66,12 +67,12 @@ func FilesNamed(o Options) []facts.LaunchFile {
 	return files
 }
 
-// configOptions are the options with which scripts name the DeepSpeed configuration: those of
-// DeepSpeed's add_config_arguments and variants of them.
+// configOptions lists the options with which scripts name the DeepSpeed configuration: the options
+// of DeepSpeed's add_config_arguments and variants of them.
 var configOptions = []string{"deepspeed_config", "ds_config", "deepspeed_config_file"}
 
-// switchOrConfig is a switch in DeepSpeed's add_config_arguments, but takes the configuration in
-// the Trainer of transformers.
+// switchOrConfig is an option with two meanings. In DeepSpeed's add_config_arguments it is a switch
+// without a value. In the Trainer of transformers it takes the configuration.
 const switchOrConfig = "deepspeed"
 
 func namedByArguments(arguments []string) (configs, others []string) {
@@ -109,7 +110,7 @@ var (
 	isKey = regexp.MustCompile(`^[\w.+-]+$`)
 	// isNumbers matches a date or a fraction.
 	isNumbers = regexp.MustCompile(`^[0-9/.-]+$`)
-	// hubName matches a name on a hub: organisation/model.
+	// hubName matches a name on the Hugging Face Hub: organisation/model.
 	hubName = regexp.MustCompile(`^[\w.-]+/[\w.-]+$`)
 )
 
@@ -117,7 +118,7 @@ var (
 var fileEndings = strings.Fields(`.json .jsonl .hjson .yaml .yml .py .toml .txt .cfg .ini .conf .env .sh .model .csv .tsv .parquet .arrow .bin .idx
 	.pt .pth .ckpt .safetensors .npy .npz .pkl .h5 .gz .zst .tar .md .jinja .tiktoken .bpe`)
 
-// looksLikePath guesses whether a word is a path. Patterns, texts, addresses and home directories
+// looksLikePath guesses whether a word is a path. Patterns, prose, addresses and home directories
 // (~) do not count.
 func looksLikePath(word string) bool {
 	if strings.ContainsAny(word, "*?[]{}$`<>|\"'\n\t") || strings.HasPrefix(word, "~") {

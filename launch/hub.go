@@ -24,13 +24,13 @@ func HubOffline(env Env, named facts.ModelNamed) string {
 			if slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(value)) {
 				return name
 			}
-			return "" // a later variable is only read if the earlier ones are unset
+			return "" // a later variable is only read if the earlier variables are unset
 		}
 	}
 	return ""
 }
 
-// CachedModel returns what a node has of a model, nil if it was not looked at.
+// CachedModel returns the node's cached copy of a model, nil if the node's cache was not checked.
 func CachedModel(node *facts.Node, named facts.ModelNamed) *facts.Model {
 	if node.Files == nil {
 		return nil
@@ -42,8 +42,8 @@ func CachedModel(node *facts.Node, named facts.ModelNamed) *facts.Model {
 	return &node.Files.Models[at]
 }
 
-// ToFetch returns the models that the ranks of a node will fetch from the Hub: those that its cache
-// lacks, unless the ranks are told to stay offline.
+// ToFetch returns the models that the ranks of a node will fetch from the Hub. These are the models
+// that the node's cache lacks, unless the ranks are told to stay offline.
 func (p Prediction) ToFetch(node *facts.Node) (lacking []facts.ModelNamed) {
 	if node.Env == nil {
 		return nil
@@ -57,7 +57,7 @@ func (p Prediction) ToFetch(node *facts.Node) (lacking []facts.ModelNamed) {
 	return lacking
 }
 
-// NoFetching returns why none of these nodes needs the Hub, "" if one does.
+// NoFetching returns the reason why none of these nodes needs the Hub, "" if a node needs it.
 func (p Prediction) NoFetching(nodes []*facts.Node) string {
 	switch {
 	case len(p.Models) == 0:

@@ -26,7 +26,7 @@ func (p Prediction) imports() []string {
 	case !p.NoPython:
 		packages = []string{"torch"}
 	}
-	if p.Program == ProgramAccelerate && p.Torchrun() { // the command is started on each node
+	if p.Program == ProgramAccelerate && p.Torchrun() { // accelerate itself is started on each node
 		packages = append(packages, "accelerate")
 	}
 	if (p.Config != nil || p.SwiftConfig() != "") && !slices.Contains(packages, "deepspeed") {
@@ -35,7 +35,7 @@ func (p Prediction) imports() []string {
 	return packages
 }
 
-// importsDeepSpeed reports whether a part of DeepSpeed starts the script on every node.
+// importsDeepSpeed reports whether one of DeepSpeed's own programs starts the script on every node.
 func (p Prediction) importsDeepSpeed() bool {
 	by := p.StartedBy()
 	return p.Local || p.NoSSH || by.LaunchPy || by.helperSince != "" && !hostfile.Before(p.DeepSpeed, by.helperSince)
@@ -62,7 +62,7 @@ func (p Prediction) TypedImports() []string {
 // distributions.
 var distributions = map[string]string{"llamafactory-cli": "llamafactory", "lmf": "llamafactory", "axolotl": "axolotl", "swift": "ms-swift", "megatron": "ms-swift"}
 
-// Typed returns the program at the start of the command and its PyPI distribution.
+// Typed returns the program that the user typed and the PyPI distribution that contains it.
 func (p Prediction) Typed() (program, distribution string) {
 	if of := distributions[p.Framework]; of != "" {
 		return p.Framework, of

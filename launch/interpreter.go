@@ -8,9 +8,9 @@ import "preflight/facts"
 const FromFlag = "--python"
 
 // Interpreter returns the python that every node will run, and where its path comes from. DeepSpeed
-// sends its own sys.executable. So the result is the given interpreter, otherwise the one in the
-// first line of the deepspeed script on the launching machine, otherwise ("", ""). It is an
-// absolute path that must exist on every node.
+// sends its own sys.executable to the nodes. Interpreter returns the given path if it is not empty.
+// Otherwise it returns the path in the first line of the deepspeed script on the launching machine,
+// or ("", "") if that is unknown. The path is absolute and must exist on every node.
 //
 // Source: deepspeed/launcher/multinode_runner.py, sys.executable in every runner's get_cmd.
 func Interpreter(given string, head *facts.Launcher) (path, from string) {

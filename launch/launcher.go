@@ -14,34 +14,36 @@ import (
 // DefaultLauncher is the launcher that DeepSpeed uses without --launcher.
 const DefaultLauncher = "pdsh"
 
-// Launcher describes one value of --launcher. All differences between launchers are fields of its
-// row in [Launchers], so that no other code needs to compare names.
+// Launcher describes one value of --launcher. All differences between launchers are fields of
+// [Launchers], so that no other code needs to compare names.
 type Launcher struct {
 	Name  string
-	since string // first release that has it, "" for all
+	since string // first release that has the launcher, "" for all
 
-	// Programs are the programs that DeepSpeed looks for in PATH of the launching machine. The last
-	// one is what it then runs (multinode_runner.py, backend_exists and get_cmd).
+	// Programs lists the programs that DeepSpeed looks for in PATH of the launching machine.
+	// DeepSpeed runs the last of them (multinode_runner.py, backend_exists and get_cmd).
 	Programs []string
-	// MPIRun is the MPI whose options its mpirun gets, "" if it runs no mpirun.
+	// MPIRun is the MPI implementation whose mpirun options DeepSpeed passes, "" if the launcher
+	// runs no mpirun.
 	MPIRun string
-	// PDSH marks pdsh, whose modules are facts and which preflight can run over the nodes in
-	// advance.
+	// PDSH marks pdsh. Facts contain pdsh's modules, and preflight can run pdsh over the nodes
+	// before the launch.
 	PDSH bool
-	// Allocation is the variable that lists the nodes on which it may start ranks, "" for any node.
+	// Allocation is the variable that lists the nodes on which the launcher may start ranks, "" if
+	// it may use any node.
 	Allocation string
 
-	// SSH means that it starts ranks over ssh.
+	// SSH means that the launcher starts ranks over ssh.
 	SSH bool
-	// SrunInJob means that inside a Slurm job it starts ranks with srun instead. Then the result of
-	// [Prediction.StartedBy] has no SSH.
+	// SrunInJob means that the launcher starts ranks with srun if it runs inside a Slurm job. In a
+	// job, the result of [Prediction.StartedBy] has no SSH.
 	SrunInJob bool
-	// InSession means that ranks belong to a login session and end with it.
+	// InSession means that ranks belong to a login session and end with that session.
 	InSession bool
 	// Tree is the number of hosts up to which the launching machine starts all ranks itself. With
 	// more hosts, some nodes start others and look up their names. 0 means that nodes never start
-	// others, as with Hydra of MPICH and MVAPICH. treeOption is the word in --launcher_args before
-	// a different width.
+	// others, as with Hydra of MPICH and MVAPICH. treeOption is the option in --launcher_args that
+	// precedes a different number.
 	//
 	// Source: Open MPI 4.1, orte/mca/routed/radix/routed_radix_component.c, radix 64, by which
 	// orte/mca/plm/rsh/plm_rsh_module.c starts; MPICH 4.0,
@@ -50,76 +52,79 @@ type Launcher struct {
 	// of volcano-sh/volcano 2398.
 	Tree       int
 	treeOption string
-	// NoCallBack is why the programs that it starts need not connect to a port of the launching
-	// machine; "" if they do, see [Prediction.CallBack].
+	// NoCallBack is the reason why the programs that the launcher starts need not connect to a port
+	// of the launching machine. It is "" if they connect back, see [Prediction.CallBack].
 	NoCallBack string
-	// SessionSpace is how many bytes of TMPDIR or /tmp it needs on every node before it starts
-	// anything, 0 for none.
+	// SessionSpace is how many bytes of TMPDIR or /tmp the launcher needs on every node before it
+	// starts anything, 0 for none.
 	//
 	// Source: Open MPI 4.1, orte/util/session_dir.c, orte_session_dir; the segments that its PMIx
 	// maps there, openpmix 3.2, src/mca/common/dstore/dstore_common.h. Tried with 4.1.4.
 	SessionSpace int64
-	// MPIDiscovery means that ranks get neither master address nor port. They ask MPI which process
-	// is rank 0, and rank 0 runs hostname -I itself and uses the default port
+	// MPIDiscovery means that ranks get neither master address nor port. The ranks ask MPI which
+	// process is rank 0. Rank 0 runs hostname -I itself and uses the default port
 	// (deepspeed/comm/comm.py, mpi_discovery).
 	MPIDiscovery bool
 	// LaunchPy means that every node runs DeepSpeed's launch.py, which starts the ranks there and
 	// always sets CUDA_VISIBLE_DEVICES to the slots.
 	LaunchPy bool
-	// helperSince is the first release in which a helper of DeepSpeed starts each rank, "" for
-	// none.
+	// helperSince is the first release in which a helper program of DeepSpeed starts each rank, ""
+	// if no release uses a helper.
 	helperSince string
 	// Shell means that the exports are part of a command that a shell on every node reads.
 	Shell bool
-	// NoWorkDir is the error on a node without the working directory {dir}; {error} stands for the
-	// system's message. The ranks then start in Elsewhere, "" for the home directory {home}.
+	// NoWorkDir is the error on a node that lacks the working directory {dir}. {error} stands for
+	// the system's message. Elsewhere is the directory in which the ranks start in that case, ""
+	// for the home directory {home}.
 	NoWorkDir, Elsewhere string
 
-	// Environment is which part of the launching machine's environment reaches the ranks.
+	// Environment says which part of the launching machine's environment reaches the ranks.
 	Environment Environment
-	// exportsSince is the first release that passes on the exports; earlier ones collect and then
-	// drop them.
+	// exportsSince is the first release that passes on the exports. Earlier releases collect the
+	// exports and then drop them.
 	exportsSince string
-	// presets are exported first, overrides last.
+	// presets returns variables that are exported first, and overrides returns variables that are
+	// exported last.
 	presets, overrides func(exporter) []string
 
-	// wholeHostfile means that it uses every host and slot of the hostfile and refuses filters.
-	// Until release allSlotsUntil it asks for as many ranks as the whole hostfile has slots, even
-	// with a filter.
+	// wholeHostfile means that the launcher uses every host and slot of the hostfile and refuses
+	// filters. Before release allSlotsUntil, the launcher requests as many ranks as the whole
+	// hostfile has slots, even with a filter.
 	wholeHostfile bool
 	allSlotsUntil string
-	// evenName is its name in the error for hosts with different slots, which it reports since
-	// evenSince; "" if it accepts them.
+	// evenName is the launcher's name in its error for hosts with different numbers of slots, "" if
+	// it accepts such hosts. evenSince is the first release that reports the error.
 	evenName, evenSince string
 	argsSince           string   // first release that passes on --launcher_args
-	forwards            []string // options that it passes on to the nodes
+	forwards            []string // options that the launcher passes on to the nodes
 
 	command     func(runner) []string        // the command that the runner starts
-	environment func(runner) []facts.Setting // variables that it sets for the command, in addition to PYTHONPATH
-	// refusesHosts is called first, even if only one host is left. refuses is called if the
+	environment func(runner) []facts.Setting // variables that the runner sets for the command, in addition to PYTHONPATH
+	// refusesHosts is called first, even if only one host is left. refuses is called only if the
 	// launcher will start.
 	refusesHosts, refuses func(runner) error
 	notes                 func(runner) []hostfile.Note // see runner.notes
 }
 
-// Environment is which part of the launching machine's environment reaches the ranks.
+// Environment says which part of the launching machine's environment reaches the ranks.
 type Environment int
 
 const (
-	// EnvironmentOpen is what DeepSpeed exports, plus what the nodes and MPI's process manager add.
+	// EnvironmentOpen means the variables that DeepSpeed exports, plus those that the nodes and
+	// MPI's process manager add.
 	EnvironmentOpen Environment = iota
-	// EnvironmentExported is only what DeepSpeed exports.
+	// EnvironmentExported means only the variables that DeepSpeed exports.
 	EnvironmentExported
-	// EnvironmentWhole is the whole environment, unchanged, overridden by the exports.
+	// EnvironmentWhole means the whole environment, unchanged, overridden by the exports.
 	EnvironmentWhole
 )
 
 const mpirunWorkDir = "mpirun starts the ranks in {home}"
 
-// scriptOptions are options that become words of the script's own command.
+// scriptOptions lists options that become words of the script's own command.
 var scriptOptions = []string{"--module", "--no_python"}
 
-// Launchers are the values of --launcher; the first is the default.
+// Launchers lists the values of --launcher. The first value is the default.
 //
 // Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, each runner class, v0.6.0 to
 // 0.19.8. For launchers that start with srun in a job: open-mpi/ompi 4.1,
@@ -173,7 +178,7 @@ var Launchers = []Launcher{
 	},
 }
 
-// Program returns the program that it runs.
+// Program returns the program that the launcher runs.
 func (l Launcher) Program() string { return l.Programs[len(l.Programs)-1] }
 
 // LauncherNames returns the values of --launcher.
@@ -186,8 +191,7 @@ func launcherNames(launchers []Launcher) (names []string) {
 	return names
 }
 
-// LauncherPrograms returns the programs of all launchers except pdsh, for which there are separate
-// facts.
+// LauncherPrograms returns the programs of all launchers except pdsh, which has facts of its own.
 func LauncherPrograms() []string {
 	var programs []string
 	for _, l := range Launchers {
@@ -206,8 +210,8 @@ func launcherNamed(name string) Launcher {
 	return Launcher{}
 }
 
-// StartedBy returns the launcher of the ranks, the zero value if every node is started by hand or
-// by torchrun.
+// StartedBy returns the launcher that starts the ranks. It returns the zero value if every node is
+// started by hand or by torchrun.
 func (p Prediction) StartedBy() Launcher {
 	if p.NoSSH || p.Torchrun() {
 		return Launcher{}
@@ -219,8 +223,8 @@ func (p Prediction) StartedBy() Launcher {
 	return by
 }
 
-// NodesStartOthers reports whether there are more hosts than the launching machine starts itself,
-// so that some nodes connect to others.
+// NodesStartOthers reports whether the launch has more hosts than the launching machine starts
+// itself, so that some nodes connect to other nodes.
 func (p Prediction) NodesStartOthers() bool {
 	by := p.StartedBy()
 	tree := by.Tree
@@ -232,7 +236,8 @@ func (p Prediction) NodesStartOthers() bool {
 	return tree > 0 && len(p.Hosts) > tree
 }
 
-// WithoutSSH returns why ranks can start on a node without an ssh login, "" if they cannot.
+// WithoutSSH returns the reason why ranks can start on a node without an ssh login, "" if they
+// cannot.
 func (p Prediction) WithoutSSH(node string) string {
 	switch by := p.StartedBy(); {
 	case p.NoSSH, p.Torchrun():
@@ -246,9 +251,9 @@ func (p Prediction) WithoutSSH(node string) string {
 	}
 }
 
-// isIrrelevant reports whether a note is about a launcher that this launch does not use (its ID
-// then begins with that launcher's name), or about a single host although the ranks are started by
-// hand or by torchrun.
+// isIrrelevant reports whether a note does not concern this launch. Such a note is about a launcher
+// that the launch does not use: its ID begins with that launcher's name. Or the note is about a
+// single host, although the ranks are started by hand or by torchrun.
 func (p Prediction) isIrrelevant(note hostfile.Note) bool {
 	if note.ID == "single-host-runs-here" {
 		return p.NoSSH || p.Torchrun()

@@ -14,10 +14,11 @@ import (
 const cpuFallback = "0.14.1"
 
 // WithoutHostfile returns the options of a launch that names no other machine. Without a hostfile,
-// deepspeed uses every accelerator of the launching machine, or those in CUDA_VISIBLE_DEVICES if no
-// option selects any, and its rendezvous is at 127.0.0.1 despite --master_addr. Its CPU accelerator
-// counts the NUMA nodes that have processors, if numactl is installed. torchrun itself states the
-// number of processes. Slots are nil if nothing was counted.
+// deepspeed uses every accelerator of the launching machine. If no option selects accelerators and
+// CUDA_VISIBLE_DEVICES is set, it uses those in that variable. Its rendezvous is at 127.0.0.1
+// despite --master_addr. DeepSpeed's CPU accelerator counts the NUMA nodes that have processors, if
+// numactl is installed. For torchrun, the command gives the number of processes. Slots are nil if
+// nothing was counted.
 //
 // Source: deepspeed/launcher/runner.py, main, and accelerator/cpu_accelerator.py, device_count,
 // 0.19.8.
@@ -35,7 +36,7 @@ func (o Options) WithoutHostfile(head *facts.Node) (Options, error) {
 	}
 	switch {
 	case f.Contradicts():
-		return o, nil // errors of the filter come first
+		return o, nil // the filter's own errors are reported first
 	case slots != nil && len(slots) == 0:
 		return o, &UsageError{Program: ProgramDeepSpeed, Original: "RuntimeError: Unable to proceed, no GPU resources available",
 			Message: "there is no hostfile, and this machine shows no accelerator: name the hostfile with --hostfile, or install the driver here"}
@@ -76,8 +77,9 @@ func (o Options) isTorchrun() bool { return Prediction{Rendezvous: o.Rendezvous}
 
 // Resolved returns the prediction after the nodes have reported their accelerators. If no option
 // names the accelerator, DS_ACCELERATOR in the ranks' environment decides. If no reached node has
-// an accelerator, DeepSpeed uses the CPU, and so do scripts under torchrun: their ranks use gloo.
-// Unless the launching machine sets it, the CPU is then not known to be intended.
+// an accelerator, DeepSpeed uses the CPU. Scripts under torchrun then use the CPU too: their ranks
+// use gloo. CPU training then counts as intended only if DS_ACCELERATOR=cpu is set where the launch
+// is typed.
 //
 // Source: accelerator/real_accelerator.py, get_accelerator, 0.14.1 to 0.19.8.
 func (p Prediction) Resolved(nodes []facts.Node) Prediction {
@@ -105,7 +107,7 @@ func (p Prediction) Resolved(nodes []facts.Node) Prediction {
 }
 
 // ranksTakeCPU reports whether the environment of all ranks makes DeepSpeed compute on the CPU,
-// regardless of other accelerators. A script under torchrun may not use DeepSpeed at all.
+// even if a node has other accelerators. A script under torchrun may not use DeepSpeed at all.
 func (p Prediction) ranksTakeCPU(nodes []facts.Node) bool {
 	said := false
 	for i := range nodes {

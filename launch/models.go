@@ -11,17 +11,18 @@ import (
 	"preflight/facts"
 )
 
-// modelOptions are the options with which scripts name their initial model, and revisionOptions its
-// revision: the examples of transformers, LLaMA-Factory and TRL; ms-swift; axolotl.
+// modelOptions lists the options with which scripts name their initial model, and revisionOptions
+// lists the options for its revision. They come from the examples of transformers, LLaMA-Factory
+// and TRL, from ms-swift and from axolotl.
 var modelOptions, revisionOptions = []string{"model_name_or_path", "model", "base_model"}, []string{"model_revision", "revision", "revision_of_model"}
 
-// dataOptions are the options for data sets: the examples of transformers and TRL; axolotl, whose
-// entries are written out like this.
+// dataOptions lists the options with which scripts name data sets: in the examples of transformers
+// and TRL, and in axolotl, whose entries are converted to this option.
 var dataOptions = []string{"dataset_name", "datasets"}
 
 // ModelsNamed returns the models and data sets that the command and its configuration name by their
-// name on the Hugging Face Hub. ms-swift uses ModelScope unless told otherwise, and LLaMA-Factory's
-// data sets have its own names unless their directory is ONLINE.
+// names on the Hugging Face Hub. ms-swift uses ModelScope unless told otherwise. LLaMA-Factory has
+// its own names for data sets unless their directory is ONLINE.
 //
 // Source: modelscope/ms-swift 3602360a, swift/arguments/base_args/base_args.py, use_hf;
 // hiyouga/LLaMA-Factory ff6d4d12, data/parser.py, get_dataset_list; huggingface/transformers 4.57,
@@ -55,7 +56,7 @@ func ModelsNamed(o Options) (all []facts.ModelNamed) {
 }
 
 // SwiftConfig returns the name of a DeepSpeed configuration that is part of ms-swift, "" for none.
-// Only the nodes have its text.
+// Only the nodes have the text of such a configuration.
 //
 // Source: modelscope/ms-swift, swift/llm/argument/train_args.py of 3.x and swift/config of 4.x.
 func (p Prediction) SwiftConfig() string {

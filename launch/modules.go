@@ -4,8 +4,8 @@ package launch
 
 import "slices"
 
-// Imported is which package always imports a module and fails without it: if an empty file with its
-// name comes first in python's path, the ranks die.
+// Imported says which package always imports a module and fails without it. If an empty file with
+// the module's name comes first in python's path, the ranks die.
 //
 // Source: each was tried with torch 2.15.0 and DeepSpeed 0.19.8 under python 3.11: the import of
 // torch, a step of AdamW by DistributedDataParallel with a DataLoader, and the import of
@@ -14,12 +14,13 @@ type Imported int
 
 const (
 	NotImported Imported = iota
-	// ByDeepSpeed is for modules without which torch alone still works.
+	// ByDeepSpeed is for modules that DeepSpeed needs and torch alone does not.
 	ByDeepSpeed
 	ByTorch
 )
 
-// imported leaves out modules without which torch and DeepSpeed still start, such as calendar.
+// imported lists the modules of each package. It leaves out modules without which torch and
+// DeepSpeed still start, such as calendar.
 var imported = map[Imported][]string{
 	ByTorch: {
 		"ast", "asyncio", "base64", "bisect", "collections", "colorsys", "concurrent", "contextlib", "contextvars", "copy", "copyreg", "ctypes",
@@ -46,16 +47,17 @@ func ImportedBy(module string) Imported {
 	return NotImported
 }
 
-// Requirement is a module of another package without which a package does not start.
+// Requirement is a module that a package needs to start and that belongs to another package.
 type Requirement struct {
 	Of, Since, Until     string // the package, its first release with the requirement, and the first without it
 	Module, Distribution string
-	// Late is when the module is needed although the import succeeds, "" if the import already
-	// fails.
+	// Late says when the package needs the module if its import succeeds without the module. It is
+	// "" if the import already fails.
 	Late string
 }
 
-// Requirements has no entry for DeepSpeed itself, which needs sympy through torch's optimizers.
+// Requirements lists the known requirements. It has no entry for DeepSpeed itself, which needs
+// sympy through torch's optimizers.
 //
 // Source: each module was removed from torch 2.4.1 and 2.15.0, which work without filelock, jinja2,
 // networkx, fsspec, numpy and setuptools, from the accelerate launch of 1.15.0, which works without
@@ -76,9 +78,9 @@ var Requirements = []Requirement{
 	{Of: "accelerate", Since: "1.15", Module: "yaml", Distribution: "pyyaml"},
 }
 
-// Modules returns the known modules that the launch imports, sorted. The nodes check whether they
-// are found and whether a local file has the same name. scriptImports comes from the launching
-// machine's copy of the script.
+// Modules returns the known modules that the launch imports, sorted. The nodes check whether python
+// finds each module and whether a local file has the same name. scriptImports lists the imports in
+// the launching machine's copy of the script.
 func Modules(scriptImports []string) []string {
 	all := slices.Clone(scriptImports)
 	for _, r := range Requirements {

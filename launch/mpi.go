@@ -10,7 +10,8 @@ import (
 	"preflight/hostfile"
 )
 
-// The commands of the MPI launchers use the whole hostfile: DeepSpeed refuses filters with them.
+// The commands of the MPI launchers use the whole hostfile, because DeepSpeed refuses filters with
+// these launchers.
 //
 // Source: deepspeed/launcher/multinode_runner.py, get_cmd of each runner, v0.6.0 to 0.19.8.
 
@@ -33,8 +34,8 @@ func (r runner) exported(option string) []string {
 	return words
 }
 
-// choosesInterface reports whether --launcher_args name the interface for Open MPI. Since v0.15.3
-// DeepSpeed then does not add eth0.
+// choosesInterface reports whether --launcher_args name the interface for Open MPI. If they do,
+// DeepSpeed does not add eth0 since v0.15.3.
 func (r runner) choosesInterface() bool {
 	if r.before("0.15.3") {
 		return false
@@ -52,8 +53,9 @@ func (r runner) mvapichCommand() []string {
 	return slices.Concat(argv, r.words, r.exported("-env"), r.scriptCommand())
 }
 
-// mpichCommand returns one of four forms, depending on the release: without exports, with exports,
-// one command per rank, and one command for all ranks that reads the rank from the environment.
+// mpichCommand returns the command in one of four forms, depending on the release. The forms are:
+// without exports, with exports, one command per rank, and one command for all ranks that reads the
+// rank from the environment.
 func (r runner) mpichCommand() []string {
 	counts := []string{"-n", r.total(), "-ppn", r.perNode()}
 	hosts := []string{"-hosts", strings.Join(HostNames(r.Hosts), ",")}
@@ -127,7 +129,7 @@ func (r runner) scriptCommand() []string {
 	return slices.Concat(r.interpreter(), []string{r.Script}, r.arguments)
 }
 
-// interpreter returns the words before the script, none with --no_python.
+// interpreter returns the words before the script in the command, none with --no_python.
 func (r runner) interpreter() []string {
 	switch {
 	case r.NoPython:
@@ -140,7 +142,7 @@ func (r runner) interpreter() []string {
 
 func (r runner) total() string { return strconv.Itoa(slotsOf(r.Hosts)) }
 
-// perNode returns the slots of the first host; all hosts have the same number.
+// perNode returns the number of slots of the first host. All hosts have the same number.
 func (r runner) perNode() string { return strconv.Itoa(len(r.Hosts[0].Slots)) }
 
 func slotsOf(hosts []hostfile.Host) int {
@@ -155,8 +157,8 @@ func sameSlots(hosts []hostfile.Host) bool {
 	return !slices.ContainsFunc(hosts, func(host hostfile.Host) bool { return len(host.Slots) != len(hosts[0].Slots) })
 }
 
-// The variables that MPI launchers export first (multinode_runner.py, __init__ of OpenMPIRunner and
-// MVAPICHRunner) and last (IMPIRunner.get_cmd).
+// The following functions return the variables that MPI launchers export first
+// (multinode_runner.py, __init__ of OpenMPIRunner and MVAPICHRunner) and last (IMPIRunner.get_cmd).
 
 func openMPIPresets(exporter) []string { return []string{"UCX_TLS=tcp"} }
 

@@ -11,8 +11,8 @@ import (
 	"preflight/internal/secret"
 )
 
-// notes returns the ways in which the command does something other than it seems to, as far as the
-// command alone shows. Each message says what happens and how to avoid it.
+// notes returns notes about the ways in which the command does something other than it seems to do,
+// as far as the command alone shows. Each message says what happens and how to avoid it.
 //
 // Source: deepspeed/launcher/runner.py and multinode_runner.py, v0.6.0 to 0.19.8.
 func (r runner) notes() []hostfile.Note {

@@ -8,12 +8,14 @@ import (
 	"preflight/hostfile"
 )
 
-// CommOp is the op that DeepSpeed's own collectives need on the CPU accelerator. init_distributed
-// always loads it, and fails without it (deepspeed/comm/torch.py, build_shm_op, since v0.14.2).
+// CommOp is the extension that DeepSpeed's own collectives need on the CPU accelerator.
+// init_distributed always loads CommOp and fails without it (deepspeed/comm/torch.py, build_shm_op,
+// since v0.14.2).
 const CommOp = "deepspeed_shm_comm"
 
-// Ops returns the extensions that DeepSpeed compiles on first use, by its names: those that the
-// configuration needs, and on the CPU accelerator those of its collectives.
+// Ops returns the extensions that DeepSpeed compiles on first use, with DeepSpeed's names for them.
+// These are the extensions that the configuration needs. On the CPU accelerator, they include the
+// extension for DeepSpeed's collectives.
 func (p Prediction) Ops() []string {
 	var ops []string
 	if p.Config != nil {

@@ -26,7 +26,7 @@ func (r runner) pdshCommand() []string {
 	argv = append(argv, r.words...)
 	if !r.before("0.17.1") && r.VenvScript != "" {
 		source := "source " + r.VenvScript
-		if !r.before("0.17.5") { // earlier releases forgot it
+		if !r.before("0.17.5") { // earlier releases did not pass it
 			source += ";"
 		}
 		argv = append(argv, source)
@@ -46,8 +46,8 @@ func (r runner) pdshCommand() []string {
 }
 
 // pdshArgument returns a script argument as it appears in the command for the nodes' shells
-// (PDSHRunner.parse_user_args). Since v0.12.5 arguments with a blank are in double quotes. Before
-// that, all were in single quotes unless they begin with "-".
+// (PDSHRunner.parse_user_args). Since v0.12.5, arguments with a space are in double quotes. In
+// earlier releases, all arguments are in single quotes unless they begin with "-".
 func (r runner) pdshArgument(argument string) string {
 	switch {
 	case r.before("0.12.5") && strings.HasPrefix(argument, "-"):
@@ -71,7 +71,7 @@ func (r runner) pdshEnvironment() []facts.Setting {
 	case r.before("0.11.0"):
 		before = ""
 	case !r.before("0.14.1"):
-		blanks = strings.Repeat(" ", 13) // the source's indentation of a continued line
+		blanks = strings.Repeat(" ", 13) // the indentation of a continued line in DeepSpeed's source
 	}
 	return append(settings, facts.Setting{Name: sshArgsAppend, Value: before + blanks + "-p " + strconv.Itoa(r.SSHPort), Source: "deepspeed"})
 }
@@ -113,10 +113,10 @@ func (r runner) pdshRefuses() error {
 	return DeepSpeedRefuses("KeyError: 'PDSH_SSH_ARGS_APPEND'", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 only works if PDSH_SSH_ARGS_APPEND is set: export it (an empty value is enough), or put the port into ~/.ssh/config")
 }
 
-// appendsBlindly reports whether --ssh_port is appended to a variable that may not be set.
+// appendsBlindly reports whether DeepSpeed appends --ssh_port to a variable that may not be set.
 func (r runner) appendsBlindly() bool { return r.SSHPort != 0 && r.within("0.11.0", "0.14.1") }
 
-// pdshTraps are one-letter options of pdsh that should not appear in --launcher_args.
+// pdshTraps lists one-letter options of pdsh that should not appear in --launcher_args.
 var pdshTraps = []struct {
 	options string
 	trap    hostfile.Note
@@ -171,5 +171,6 @@ func (r runner) shellNotes() []hostfile.Note {
 	return notes
 }
 
-// isShellSafe reports whether an unquoted word arrives unchanged. An unknown (empty) word does.
+// isShellSafe reports whether an unquoted word reaches the program unchanged. An unknown (empty)
+// word counts as safe.
 func isShellSafe(word string) bool { return word == "" || survivesShell(word, word) }

@@ -10,7 +10,7 @@ import (
 	"preflight/facts"
 )
 
-// kept are the options that tell a script where its ranks leave files for other ranks.
+// kept lists the options that tell a script where its ranks leave files for other ranks.
 //
 // Source: NVIDIA/Megatron-LM 002398e7, megatron/training/arguments.py; modelscope/ms-swift before
 // 3.6, --packing_cache (issue 4462); hiyouga/LLaMA-Factory ff6d4d12, hparams/data_args.py;
@@ -26,13 +26,14 @@ var kept = []struct {
 	{facts.RoleOutput, []string{"output_dir"}},
 }
 
-// megatrons are options of Megatron that may mean anything in other scripts. If the --load
-// directory does not exist, Megatron starts from scratch unless it was told to exit
-// (megatron/training/checkpointing.py, _load_base_checkpoint).
+// megatrons maps roles to options that have these roles in Megatron but may mean anything in other
+// scripts. If the --load directory does not exist, Megatron starts from scratch unless it was told
+// to exit (megatron/training/checkpointing.py, _load_base_checkpoint).
 var megatrons = map[string]string{facts.RoleResume: "load", facts.RoleOutput: "save"}
 
-// PlacesNamed returns the directories that the command and its configuration name for files that
-// ranks leave to other ranks, each role once, as absolute paths if WorkDir is absolute.
+// PlacesNamed returns the directories in which ranks leave files for other ranks, as the command
+// and its configuration name them. Each role occurs once. The paths are absolute if WorkDir is
+// absolute.
 func PlacesNamed(o Options) (places []facts.LaunchFile) {
 	settings := o.settings()
 	for _, k := range kept {
@@ -56,15 +57,16 @@ func PlacesNamed(o Options) (places []facts.LaunchFile) {
 	return places
 }
 
-// isPlace reports whether a value names a directory. "true" makes the Trainer of transformers
-// resume from the last checkpoint of its output.
+// isPlace reports whether a value names a directory. "true" does not: it makes the Trainer of
+// transformers resume from the last checkpoint in its output directory.
 func isPlace(value string) bool {
 	isWord := slices.Contains([]string{"", "true", "false", "none", "null", "latest", "auto"}, strings.ToLower(value))
 	isFile := slices.Contains(fileEndings, strings.ToLower(path.Ext(value)))
 	return !isWord && !isFile && !strings.ContainsAny(value, "*?[]{}$`<>|\"':,; \n\t") && !strings.HasPrefix(value, "~")
 }
 
-// isMegatron recognises Megatron by two options without which it does not start.
+// isMegatron reports whether the settings contain two options without which Megatron does not
+// start.
 func isMegatron(settings []setting) bool {
 	_, hasBatch := lastOf(settings, "micro_batch_size")
 	_, hasLength := lastOf(settings, "seq_length")
@@ -81,14 +83,14 @@ func (o Options) savesOnEachNode() bool {
 }
 
 // megatronCache returns the default directory in which Megatron's rank 0 keeps the indices of its
-// data: next to the first data set.
+// data, which is next to the first data set.
 //
 // Source: NVIDIA/Megatron-LM 002398e7, megatron/core/datasets/gpt_dataset.py,
 // _build_document_sample_shuffle_indices.
 func megatronCache(settings []setting) []string {
 	words, _ := lastOf(settings, "data_path", "train_data_path")
 	for _, word := range words {
-		if isPlace(word) && !isNumbers.MatchString(word) { // the share of the next data set
+		if isPlace(word) && !isNumbers.MatchString(word) { // a number is the share of the next data set
 			return []string{path.Join(word, "cache")}
 		}
 	}

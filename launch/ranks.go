@@ -11,17 +11,17 @@ import (
 
 // Rank is one process of the launch.
 type Rank struct {
-	Rank int    `json:"rank"` // global number
-	Node int    `json:"node"` // index of its host in Hosts
+	Rank int    `json:"rank"` // global rank
+	Node int    `json:"node"` // index of the rank's host in Hosts
 	Host string `json:"host"`
-	// LocalRank is LOCAL_RANK as the process sees it. Device is the host's accelerator that the
-	// process gets with that number.
+	// LocalRank is LOCAL_RANK as the process sees it. Device is the index of the host's accelerator
+	// that the process uses under that number.
 	LocalRank int `json:"local_rank"`
 	Device    int `json:"device"`
 }
 
-// WorldSize returns the number of processes, 0 if it is unknown: no slots were given, or torchrun
-// counts itself.
+// WorldSize returns the number of processes. It returns 0 if the number is unknown, because no
+// slots were given or torchrun counts the processes itself.
 func (p Prediction) WorldSize() int {
 	if p.Total > 0 {
 		return p.Total
@@ -37,14 +37,14 @@ func (p Prediction) WorldSize() int {
 	return total
 }
 
-// Ranks returns the processes in rank order, nil if they are unknown, for example if srun is asked
-// for more ranks than its hosts should have. The ranks of a host are consecutive, in the order of
-// the hostfile. torchrun's c10d rendezvous numbers nodes as they arrive, and srun places ranks
-// itself; for both the order is only the likely one.
+// Ranks returns the processes in rank order. It returns nil if they are unknown, for example if
+// DeepSpeed requests more ranks from srun than the hosts should have. The ranks of a host are
+// consecutive, and hosts are in the order of the hostfile. torchrun's c10d rendezvous numbers nodes
+// as they arrive, and srun places ranks itself. For both, the returned order is only likely.
 //
 // Since v0.9.4 launch.py numbers a host's processes by rank modulo their count, which is a rotation
-// on hosts of different sizes, and assigns the slots in that order. Before, it numbered them by
-// position (deepspeed/launcher/launch.py, main).
+// on hosts of different sizes. It assigns the slots in that order. Earlier releases numbered the
+// processes by position (deepspeed/launcher/launch.py, main).
 func (p Prediction) Ranks() []Rank {
 	if p.Total > 0 {
 		return nil
@@ -79,7 +79,7 @@ func (p Prediction) starters() int {
 }
 
 // devices returns the accelerators of a host's processes, nil if their number is unknown. Only
-// DeepSpeed's launch.py hides the others from them.
+// DeepSpeed's launch.py hides the host's other accelerators from the processes.
 func (p Prediction) devices(node int) []int {
 	slots := p.Hosts[node].Slots
 	if p.ChoosesDevices() {

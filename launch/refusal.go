@@ -11,13 +11,14 @@ import (
 	"preflight/hostfile"
 )
 
-// DeepSpeedRefuses returns an error with DeepSpeed's own message and the way out.
+// DeepSpeedRefuses returns an error with DeepSpeed's own message (original) and preflight's
+// message, which says what to do.
 func DeepSpeedRefuses(original, format string, values ...any) *UsageError {
 	return &UsageError{Program: ProgramDeepSpeed, Original: original, Message: fmt.Sprintf(format, values...)}
 }
 
-// scriptArguments returns the script's arguments as the runner passes them on. A few releases
-// joined them and split them again (runner.py, parse_args, v0.10.1 to v0.12.4).
+// scriptArguments returns the script's arguments as the runner passes them on. Some releases joined
+// the arguments and split them again (runner.py, parse_args, v0.10.1 to v0.12.4).
 func (r runner) scriptArguments() ([]string, error) {
 	if !r.within("0.10.1", "0.12.5") {
 		return r.Arguments, nil
@@ -43,8 +44,9 @@ func (r runner) scriptArguments() ([]string, error) {
 	return arguments, nil
 }
 
-// Refused returns what DeepSpeed refuses about a command before it reads the hostfile, a
-// [*UsageError]. For torchrun it returns nil. [Predict] returns the same error.
+// Refused returns the [*UsageError] with which DeepSpeed refuses a command before it reads the
+// hostfile, nil if it accepts the command. For torchrun it returns nil. [Predict] returns the same
+// error.
 func (o Options) Refused() error {
 	if o.isTorchrun() {
 		return nil
@@ -58,15 +60,16 @@ func (o Options) Refused() error {
 	return nil
 }
 
-// refused returns what the runner refuses once it knows the hosts, in its own order. [ParseEnvFile]
-// covers .deepspeed_env, and only the launching machine can show whether the launcher is installed.
+// refused returns the runner's first error once it knows the hosts, in the runner's own order.
+// [ParseEnvFile] covers .deepspeed_env, and only the launching machine can show whether the
+// launcher is installed.
 //
 // Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, v0.6.0 to 0.19.8.
 func (r *runner) refused() error {
 	if err := r.firstHostRefused(); err != nil {
 		return err
 	}
-	if r.Autotuning != "" { // it starts deepspeed again with its own options
+	if r.Autotuning != "" { // autotuning starts deepspeed again with its own options
 		return nil
 	}
 	if r.by.refusesHosts != nil {
@@ -97,7 +100,7 @@ func (r *runner) refused() error {
 }
 
 // firstHostRefused returns an error if the first host's name breaks the ssh command with which the
-// runner asks that host. Since v0.15.2 the runner splits that command like a shell.
+// runner contacts that host. Since v0.15.2 the runner splits the ssh command as a shell does.
 func (r runner) firstHostRefused() error {
 	if r.before("0.15.2") || !r.asksFirst() || len(r.active) == 0 {
 		return nil
@@ -115,8 +118,8 @@ func (r runner) asksFirst() bool {
 	return !r.isTorchrun() && (!r.NoSSH && !r.NoSSHCheck || r.MasterAddr == "")
 }
 
-// refusedWithoutHosts returns what the runner refuses if a filter leaves no host. If the runner
-// does not contact the first host, it fails later, in launch.py.
+// refusedWithoutHosts returns the runner's error if a filter leaves no host. If the runner does not
+// contact the first host, it fails later, in launch.py.
 func (r runner) refusedWithoutHosts(err error) error {
 	filter, ok := errors.AsType[*hostfile.FilterError](err)
 	if !ok || !filter.NoneLeft || r.MasterAddr == "" || !r.NoSSH && !r.NoSSHCheck {
@@ -171,11 +174,11 @@ func (r runner) splitLauncherArgs() ([]string, error) {
 
 func (r runner) dropsLauncherArgs() bool { return r.before(r.by.argsSince) }
 
-// UsageError is a command line that its program refuses.
+// UsageError describes a command line that its program refuses.
 type UsageError struct {
-	Program  string // "deepspeed"
-	Message  string // what is wrong and the way out
-	Original string // what the program itself would print; "" if it would continue
+	Program  string // name of the program: "deepspeed"
+	Message  string // what is wrong and what to do
+	Original string // the program's own error message; "" if the program would continue
 }
 
 func (e *UsageError) Error() string { return e.Program + ": " + e.Message }

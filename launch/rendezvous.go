@@ -13,8 +13,8 @@ import (
 	"preflight/facts"
 )
 
-// The ways in which ranks find each other: the known values of Options.Rendezvous. torchrun has
-// others (etcd, etcd-v2, and those of plugins).
+// The known values of Options.Rendezvous, which says how ranks find each other. torchrun has more
+// backends (etcd, etcd-v2, and those of plugins).
 const (
 	RendezvousDeepSpeed = "deepspeed" // env://, at the address that DeepSpeed's launcher passes on
 	RendezvousStatic    = "static"    // torchrun --rdzv_backend=static, with --node_rank on every node
@@ -24,8 +24,8 @@ const (
 const (
 	// DefaultC10dPort is DEFAULT_PORT of c10d_rendezvous_backend.py.
 	DefaultC10dPort = 29400
-	// StandaloneEndpoint is the endpoint of torchrun --standalone, despite other options; 0 means
-	// any free port (torch/distributed/run.py, run, 1.13 to 2.15).
+	// StandaloneEndpoint is the endpoint of torchrun --standalone, regardless of other options.
+	// Port 0 means any free port (torch/distributed/run.py, run, 1.13 to 2.15).
 	StandaloneEndpoint = "localhost:0"
 	// defaultStaticHost is the default of --master_addr in torch/distributed/run.py.
 	defaultStaticHost = "127.0.0.1"
@@ -33,9 +33,9 @@ const (
 
 // Endpoint is where the ranks' rendezvous takes place.
 type Endpoint struct {
-	Host  string // a name or an address, as the ranks get it; "" if Error is set
+	Host  string // a name or address as the ranks get it; "" if Error is set
 	Port  int
-	Rule  string // how it was determined, as text for people
+	Rule  string // how the host was determined, as text for people
 	Error string // why there is no endpoint
 }
 
@@ -70,8 +70,8 @@ func (p Prediction) HasExternalRendezvous() bool {
 	return p.Torchrun() && p.Rendezvous != RendezvousStatic && p.Rendezvous != RendezvousC10d
 }
 
-// EndpointHost returns the host of the rendezvous if the command line names it, "" if only a node
-// can tell.
+// EndpointHost returns the host of the rendezvous if the command line names it. It returns "" if
+// the host depends on a node's facts.
 func (p Prediction) EndpointHost() string {
 	switch {
 	case p.Torchrun():
@@ -82,7 +82,7 @@ func (p Prediction) EndpointHost() string {
 	return p.MasterAddr
 }
 
-// staticEndpoint returns --rdzv_endpoint, otherwise --master_addr and --master_port.
+// staticEndpoint returns --rdzv_endpoint if it is given, otherwise --master_addr and --master_port.
 //
 // Source: pytorch/pytorch 2.15, distributed/run.py, get_rdzv_endpoint;
 // elastic/rendezvous/static_tcp_rendezvous.py, create_rdzv_handler.
@@ -111,9 +111,9 @@ func (p Prediction) staticEndpoint() Endpoint {
 // DiscoversMaster reports whether the ranks themselves find out where their rendezvous is.
 func (p Prediction) DiscoversMaster() bool { return !p.Local && p.StartedBy().MPIDiscovery }
 
-// deepspeedEndpoint returns --master_addr, otherwise the first word that "ssh FIRST hostname -I"
-// prints. Text that start-up files print comes before the addresses. The rule is the same for a
-// single host, whose ranks run on the launching machine.
+// deepspeedEndpoint returns --master_addr if it is given, otherwise the first word that "ssh FIRST
+// hostname -I" prints. If start-up files print text, that text comes before the addresses. The rule
+// is the same for a single host, whose ranks run on the launching machine.
 //
 // Source: deepspeed/launcher/runner.py, main, 0.4.0 to 0.19.6 of development.
 func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
@@ -140,8 +140,8 @@ func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
 	return Endpoint{Host: addresses[0].Addr().String(), Port: port, Rule: fmt.Sprintf("%s: %s's", asks, addresses[0].Name)}
 }
 
-// hostnameI returns what hostname -I prints: the addresses of all interfaces that are up, without
-// loopbacks and IPv6 link-local addresses.
+// hostnameI returns the addresses that hostname -I prints: those of all interfaces that are up,
+// without loopback addresses and IPv6 link-local addresses.
 //
 // Source: Debian's hostname 3.23, run on interfaces of all these kinds.
 func hostnameI(node *facts.Node) []HeldAddress {
@@ -150,16 +150,16 @@ func hostnameI(node *facts.Node) []HeldAddress {
 	})
 }
 
-// The forms that torch accepts. Python's \w covers all alphabets.
+// The patterns of hosts and ports that torch accepts. Python's \w covers all alphabets.
 var (
 	endpointHost = regexp.MustCompile(`^[\p{L}\p{N}_.:-]+$`)
 	endpointPort = regexp.MustCompile(`^[0-9]{1,5}$`)
 )
 
-// ParseEndpoint reads torchrun's --rdzv_endpoint, host[:port], with torchrun's rules: an IPv6
+// ParseEndpoint parses torchrun's --rdzv_endpoint, host[:port], with torchrun's rules. An IPv6
 // address may be in brackets, and must be if there is no port. An empty value means localhost. The
-// errors are torch's own. A host that is neither a name nor an address is accepted here and fails
-// later when it is looked up.
+// errors are torch's own. ParseEndpoint also accepts a host that is neither a name nor an address;
+// looking up such a host fails later.
 //
 // Source: pytorch/pytorch, elastic/rendezvous/utils.py, parse_rendezvous_endpoint, the same in
 // 1.13, 2.4 and 2.15.

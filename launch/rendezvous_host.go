@@ -13,9 +13,9 @@ import (
 	"preflight/hostfile"
 )
 
-// Serves reports whether a node will serve the store of the rendezvous, and the rule for that. In
-// torchrun's c10d mode every node decides for itself, so no node or several nodes may serve it.
-// Unknown facts count as no, and the rule says so.
+// Serves reports whether a node will serve the store of the rendezvous. why is the rule that
+// decides. In torchrun's c10d mode every node decides for itself, so no node or several nodes may
+// serve the store. If facts are unknown, serves is false and why says so.
 func (p Prediction) Serves(m Endpoint, node, first *facts.Node) (serves bool, why string) {
 	switch {
 	case p.Rendezvous == RendezvousC10d:
@@ -26,7 +26,7 @@ func (p Prediction) Serves(m Endpoint, node, first *facts.Node) (serves bool, wh
 	return false, "only node 0 serves"
 }
 
-// matchesHostname reports whether a node recognises itself in the host of an endpoint.
+// matchesHostname reports whether a node treats the host of an endpoint as itself.
 //
 // Source: pytorch/pytorch, elastic/rendezvous/utils.py, _matches_machine_hostname, the same in 2.0,
 // 2.4 and 2.15. In 1.13 the addresses of the endpoint's name do not count.
@@ -54,8 +54,8 @@ func matchesHostname(host string, node *facts.Node) (matches bool, why string) {
 	return sharesAddress(host, node, own)
 }
 
-// sharesAddress applies the rest of the rule: it compares the addresses of the endpoint's name on
-// the node with those of the node's own name.
+// sharesAddress applies the second part of matchesHostname's rule. It compares the addresses of the
+// endpoint's name on the node with those of the node's own name.
 func sharesAddress(host string, node *facts.Node, own []netip.Addr) (shares bool, why string) {
 	no := fmt.Sprintf("no address of its hostname %s (%s) is %s", node.Names.Own, listed(own), host)
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -83,10 +83,10 @@ func listed(addresses []netip.Addr) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(addresses), "[]"), " ", ", ")
 }
 
-// SecondRendezvous returns the node that serves torchrun's second rendezvous in c10d mode: group
-// rank 0. That is not the endpoint's host but the node whose full name sorts first by characters.
-// It publishes that name, and every node must resolve it. Nodes with unknown names are left out.
-// The result is nil and "" if there are none.
+// SecondRendezvous returns the node that serves torchrun's second rendezvous in c10d mode, which is
+// the node of group rank 0. That is not the endpoint's host but the node whose full name sorts
+// first by characters. This node publishes its full name, and every node must resolve that name.
+// Nodes with unknown names are left out. The result is nil and "" if no name is known.
 //
 // Source: pytorch/pytorch 2.15, elastic/rendezvous/dynamic_rendezvous.py, _NodeDescGenerator and
 // mark_rendezvous_complete. Python's socket.getfqdn prefers an alias with a dot to a canonical name
@@ -104,9 +104,10 @@ func (p Prediction) SecondRendezvous(nodes []*facts.Node) (host *facts.Node, fqd
 	return host, fqdn
 }
 
-// LooksUp returns a function that reports which host names every node must resolve: that of the
-// rendezvous, that of group rank 0 if torchrun has a second rendezvous, or all of them if the
-// launcher makes nodes start each other. A node's own host name is not included.
+// LooksUp returns a function that reports whether every node must resolve a host name. These names
+// are that of the rendezvous and, if torchrun has a second rendezvous, that of group rank 0. If the
+// launcher makes nodes start each other, nodes must resolve all host names. A node's own host name
+// is not included.
 func (p Prediction) LooksUp(nodes []*facts.Node) func(name string) bool {
 	if p.NodesStartOthers() {
 		return func(string) bool { return true }
@@ -118,8 +119,8 @@ func (p Prediction) LooksUp(nodes []*facts.Node) func(name string) bool {
 	return func(name string) bool { return name == meeting || name == second }
 }
 
-// StoreGeneration returns the store protocol of a torch release, the newest for "" and for invalid
-// versions.
+// StoreGeneration returns the generation of the store protocol in a torch release. It returns the
+// newest generation for "" and for invalid versions.
 //
 // Source: pytorch/pytorch, TCPStoreBackend.hpp: VALIDATE came with pull request 107607, PING with
 // 129261 and 129985.
@@ -133,8 +134,8 @@ func StoreGeneration(torch string) facts.Generation {
 	return facts.GenerationPings
 }
 
-// StoreMismatch returns what happens if a client of one generation connects to a server of another,
-// "" if they understand each other.
+// StoreMismatch returns what happens if a client of one generation connects to a server of another.
+// It returns "" if client and server understand each other.
 //
 // Source: pytorch/pytorch, TCPStoreBackend.cpp and TCPStoreLibUvBackend.cpp.
 func StoreMismatch(client, server facts.Generation) string {

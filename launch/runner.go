@@ -15,26 +15,27 @@ import (
 	"preflight/hostfile"
 )
 
-// Words of a predicted command that are only known when DeepSpeed builds it.
+// Placeholders for words of a predicted command that are only known when DeepSpeed builds the
+// command.
 const (
-	// masterAddrPlaceholder is the first address that hostname -I prints on the first host.
+	// masterAddrPlaceholder stands for the first address that hostname -I prints on the first host.
 	masterAddrPlaceholder = "$MASTER_ADDR"
-	// pidPlaceholder is the ID of DeepSpeed's own process.
+	// pidPlaceholder stands for the ID of DeepSpeed's own process.
 	pidPlaceholder = "$PID"
-	// packagePlaceholder is the directory of the deepspeed package.
+	// packagePlaceholder stands for the directory of the deepspeed package.
 	packagePlaceholder = "$DEEPSPEED"
 )
 
-// runner is DeepSpeed's runner at the point where it builds the command that it starts.
+// runner has the state of DeepSpeed's runner when it builds the command that it starts.
 type runner struct {
 	Options
 	active   []hostfile.Host // hosts that the filter left
-	launcher string          // in lower case
-	by       Launcher        // the launcher of that name, zero for none
+	launcher string          // name of the launcher in lower case
+	by       Launcher        // the launcher of that name, zero if there is none
 	python   string          // sys.executable
-	env      *facts.Env      // of the launching machine, nil if it was not seen
-	words    []string        // of --launcher_args
-	// arguments are the script's arguments, as the release passes them on.
+	env      *facts.Env      // environment of the launching machine, nil if it was not seen
+	words    []string        // words of --launcher_args
+	// arguments holds the script's arguments as the release passes them on.
 	arguments []string
 	exports   []facts.Setting // quoted, in the order in which they are passed on
 }
@@ -76,8 +77,9 @@ func (r runner) command() []string {
 	return r.by.command(r)
 }
 
-// environment returns the variables that the runner sets for the command that it starts: always
-// PYTHONPATH, because it reads the exports from there, and the launcher's own.
+// environment returns the variables that the runner sets for the launcher's command. PYTHONPATH is
+// always one of them, because DeepSpeed sets it in the environment from which it reads the exports.
+// The others are the launcher's own. For a local launch the result is empty.
 func (r runner) environment() []facts.Setting {
 	if r.isLocal() {
 		return nil
@@ -91,8 +93,8 @@ func (r runner) environment() []facts.Setting {
 
 func (r runner) asksForAllSlots() bool { return r.before(r.by.allSlotsUntil) }
 
-// localCommand starts launch.py on this machine, for one host or, with --no_ssh, for the host of
-// --node_rank.
+// localCommand returns the command that starts launch.py on the launching machine, for one host or,
+// with --no_ssh, for the host of --node_rank.
 //
 // Source: deepspeed/launcher/runner.py, main, v0.6.0 to 0.19.8.
 func (r runner) localCommand() []string {
@@ -118,7 +120,7 @@ func (r runner) localCommand() []string {
 	return slices.Concat(argv, []string{r.Script}, r.arguments)
 }
 
-// launchOptions returns the options of launch.py that both ways of starting it use.
+// launchOptions returns the options of launch.py that localCommand and pdshCommand share.
 func (r runner) launchOptions(eachRankLog bool) []string {
 	var options []string
 	for _, option := range []struct {
@@ -144,7 +146,7 @@ func (r runner) masterAddr() string { return cmp.Or(r.MasterAddr, masterAddrPlac
 
 func (r runner) masterPort() int { return cmp.Or(r.MasterPort, DefaultMasterPort) }
 
-// worldInfo returns the hosts and their slots as launch.py gets them: JSON as written by
+// worldInfo returns the hosts and their slots in the form that launch.py gets: JSON as written by
 // json.dumps, in URL-safe Base64 (runner.py, encode_world_info).
 func worldInfo(hosts []hostfile.Host) string {
 	entries := make([]string, len(hosts))
@@ -154,8 +156,8 @@ func worldInfo(hosts []hostfile.Host) string {
 	return base64.URLEncoding.EncodeToString([]byte("{" + strings.Join(entries, ", ") + "}"))
 }
 
-// jsonString writes a string like Python's json, which is pure ASCII and has other short escapes
-// than Go's (CPython 3.12, Modules/_json.c).
+// jsonString writes a string as Python's json does. Python's output is pure ASCII and has other
+// short escapes than Go's (CPython 3.12, Modules/_json.c).
 func jsonString(s string) string {
 	short := map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\f': `\f`, '\b': `\b`}
 	var out strings.Builder

@@ -9,13 +9,13 @@ import (
 
 // setting is an option of the script with all its values, or a word that belongs to no option.
 type setting struct {
-	name   string // with underscores, in any spelling; "" for a word without an option
+	name   string // option name with underscores, however it was typed; "" for a word without an option
 	pair   bool   // typed as name=value
 	values []string
 }
 
-// settings returns the script's settings: those of its configuration file, then its arguments,
-// which override them.
+// settings returns the script's settings. Those of its configuration file come first, then its
+// arguments, which override the file.
 func (o Options) settings() []setting { return settingsIn(slices.Concat(o.Configured, o.Arguments)) }
 
 func settingsIn(words []string) (all []setting) {

@@ -13,10 +13,10 @@ import (
 	"preflight/hostfile"
 )
 
-// slurmCommand makes srun start the script, with the whole environment overridden by the exports.
-// srun chooses the nodes, unless the job has no others or a filter names them; before v0.19.7
-// DeepSpeed passed the filter in its own syntax with an option that srun does not have. --module
-// and --no_python are dropped.
+// slurmCommand returns the command with which srun starts the script, with the whole environment
+// overridden by the exports. srun chooses the nodes, unless the job has no others or a filter names
+// them. Before v0.19.7 DeepSpeed passed the filter in its own syntax with an option that srun does
+// not have. DeepSpeed drops --module and --no_python.
 //
 // Source: deepspeed/launcher/multinode_runner.py, SlurmRunner.get_cmd, v0.7.4 to 0.19.8.
 func (r runner) slurmCommand() []string {
@@ -49,7 +49,7 @@ func (r runner) slurmCommand() []string {
 	return slices.Concat(argv, []string{exports, r.python, "-u", r.Script}, r.arguments)
 }
 
-// slurmRefuses is SlurmRunner.validate_active_resources.
+// slurmRefuses returns the errors of SlurmRunner.validate_active_resources.
 func (r runner) slurmRefuses() error {
 	if r.before("0.19.7") {
 		return nil
@@ -85,7 +85,7 @@ func (r runner) slurmNotes() []hostfile.Note {
 }
 
 // Allocated returns the nodes of the job in which the launch is typed, in the order in which they
-// get ranks. It returns nil outside a job, and for a launcher without jobs.
+// get ranks. It returns nil outside a job and for a launcher that has no jobs.
 func (l Launcher) Allocated(head *facts.Env) []string {
 	list, _ := Lookup(head, l.Allocation)
 	nodes, err := hostfile.Expand(list)
@@ -95,8 +95,8 @@ func (l Launcher) Allocated(head *facts.Env) []string {
 	return nodes
 }
 
-// IsNode reports whether a job's node is a host of the hostfile, by name. Slurm's node names
-// usually have no domain.
+// IsNode reports whether a node of a job and a host of the hostfile have the same name. It ignores
+// domains, because Slurm's node names usually have none.
 func IsNode(node string, host hostfile.Host) bool {
 	return undomained(node) == undomained(hostfile.Bare(host.Name))
 }
@@ -106,8 +106,9 @@ func undomained(name string) string {
 	return short
 }
 
-// allocation returns the active hosts in the order of the job's nodes if srun has no choice among
-// them, otherwise nil. A step uses all nodes of its job (SLURM_JOB_NUM_NODES) unless it names some.
+// allocation returns the active hosts in the order of the job's nodes if srun cannot choose among
+// them, otherwise nil. A job step uses all nodes of its job (SLURM_JOB_NUM_NODES) unless the step
+// names some of them.
 //
 // Source: srun(1), 22.05, INPUT ENVIRONMENT VARIABLES; tried with salloc.
 func (r runner) allocation() (inOrder []hostfile.Host) {

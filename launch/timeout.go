@@ -9,13 +9,14 @@ import (
 	"preflight/hostfile"
 )
 
-// timeoutVariable sets how long the ranks wait for each other, in whole minutes.
+// timeoutVariable names the variable that sets how long the ranks wait for each other, in whole
+// minutes.
 const timeoutVariable = "DEEPSPEED_TIMEOUT"
 
 // startTimeout returns how long the ranks wait for each other at the start, in seconds, and the
-// rule for it: DEEPSPEED_TIMEOUT as the ranks see it, if the launch sets it, otherwise DeepSpeed's
-// default. It returns 0 and "" for torchrun, whose scripts choose the timeout. The note is about a
-// value with which every rank fails.
+// rule that sets this time. The rule is DEEPSPEED_TIMEOUT as the ranks see it, if the launch sets
+// it, otherwise DeepSpeed's default. startTimeout returns 0 and "" for torchrun, whose scripts
+// choose the timeout. The note is about a value with which every rank fails.
 //
 // Source: deepspeed/constants.py, default_pg_timeout, v0.6.0 to 0.19.8.
 func startTimeout(p Prediction, here *facts.Env) (seconds float64, from string, notes []hostfile.Note) {

@@ -11,15 +11,15 @@ type pythonError string
 
 func (e pythonError) Error() string { return string(e) }
 
-// Errors for a text that ends too early.
+// The errors for a text that ends inside a quotation or after a backslash.
 const (
 	errNoClosingQuotation = pythonError("No closing quotation")
 	errNoEscapedCharacter = pythonError("No escaped character")
 )
 
-// SplitWords splits a text into words like Python's shlex.split, with which DeepSpeed reads
-// --launcher_args: at blanks, with the quotes and backslashes of a POSIX shell, without expansion
-// and comments. The errors have Python's words.
+// SplitWords splits a text into words like Python's shlex.split, with which DeepSpeed splits
+// --launcher_args. It splits at white space and understands the quotes and backslashes of a POSIX
+// shell. It expands nothing and knows no comments. Its errors have Python's wording.
 //
 // Source: CPython 3.12, Lib/shlex.py, shlex.read_token with posix and whitespace_split set.
 func SplitWords(text string) ([]string, error) {
@@ -67,7 +67,7 @@ func SplitWords(text string) ([]string, error) {
 
 // survivesShell reports whether a value reaches a program unchanged after its word passes through
 // pdsh and a node's shell. pdsh replaces %h, %u, %n and %% in every word. ssh joins the words with
-// blanks, and the shell expands, splits and unquotes the result.
+// spaces, and the shell expands, splits and unquotes the result.
 //
 // Source: pdsh 2.34, src/pdsh/dsh.c, and POSIX.1-2017, XCU 2.2 and 2.6; braces are bash's. Tried
 // with bash 5.2.

@@ -7,8 +7,8 @@ import (
 	"preflight/launch"
 )
 
-// unasked is DeepSpeed's default for --num_nodes and similar options, which limit the number of
-// nodes, devices or ranks.
+// unasked is DeepSpeed's default for --num_nodes, --num_gpus, --node_rank and the numbers of
+// elastic nodes.
 const unasked = -1
 
 type deepSpeedArgs struct {

@@ -17,13 +17,13 @@ import (
 // are empty, the choice is unknown because a fact is missing; Rule says which.
 type Choice struct {
 	Interface string // "" if the address belongs to no known interface
-	Address   string // an IP address without a prefix length
-	Rule      string // why it was chosen, as text for people: "NCCL_SOCKET_IFNAME=eth0 from /etc/nccl.conf"
-	Error     string // the library's error if it can choose nothing, otherwise ""
+	Address   string // an IP address without the prefix length
+	Rule      string // why the library chooses it, as text for people: "NCCL_SOCKET_IFNAME=eth0 from /etc/nccl.conf"
+	Error     string // the library's error if it finds no usable interface, otherwise ""
 }
 
-// RankAddress returns the address on which the node's ranks will listen for the others: NCCL's
-// choice, or gloo's if a slot is a process.
+// RankAddress returns the address on which the node's ranks will listen for the other ranks: NCCL's
+// choice, or gloo's choice if a slot is a process.
 func RankAddress(p launch.Prediction, node *facts.Node) Choice {
 	if p.Accelerator == "cpu" {
 		return Gloo(p, node)
@@ -31,7 +31,7 @@ func RankAddress(p launch.Prediction, node *facts.Node) Choice {
 	return Bootstrap(p, node)
 }
 
-// unseenNet is the choice if the node's interfaces are unknown.
+// unseenNet is the choice if the node did not report its interfaces.
 var unseenNet = Choice{Rule: "not known: the node's interfaces were not seen"}
 
 func choiceOf(a launch.HeldAddress, rule string) Choice {
@@ -60,8 +60,8 @@ func cite(env launch.Env, setting facts.Setting) string {
 	return fmt.Sprintf("%s=%s from %s", setting.Name, setting.Value, from)
 }
 
-// Bootstrap returns the single interface that NCCL's bootstrap will use on the node: one in the
-// subnet of NCCL_COMM_ID if that is set, otherwise the first that NET/Socket would use.
+// Bootstrap returns the single interface that NCCL's bootstrap will use on the node. It is in the
+// subnet of NCCL_COMM_ID if that is set, otherwise it is the first interface of NET/Socket.
 //
 // Source: NVIDIA/nccl 2.30.7, bootstrap.cc, bootstrapNetInit and netGetDevice.
 func Bootstrap(p launch.Prediction, node *facts.Node) Choice {
@@ -81,9 +81,9 @@ func Bootstrap(p launch.Prediction, node *facts.Node) Choice {
 	return choice
 }
 
-// Sockets returns the interfaces that NCCL's NET/Socket will use on the node if it uses sockets, in
-// the order of NCCL's devices: at most 16, and without NCCL_COMM_ID bootstrap's interface first. If
-// there are none, the only entry has an Error.
+// Sockets returns the interfaces that NCCL's NET/Socket will use on the node if NCCL uses sockets,
+// in the order of NCCL's devices. There are at most 16. Without NCCL_COMM_ID, the first one is the
+// interface of the bootstrap. If there are none, the only entry has an Error.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_socket.cc, ncclNetSocketInit.
 func Sockets(p launch.Prediction, node *facts.Node) []Choice {
@@ -109,7 +109,7 @@ func Candidates(p launch.Prediction, node *facts.Node) []Choice {
 type search struct {
 	node       *facts.Node
 	held       []launch.HeldAddress
-	version    string // of NCCL, "" for the newest
+	version    string // NCCL's version, "" for the newest
 	env        launch.Env
 	candidates []Choice
 }
@@ -121,9 +121,9 @@ func newSearch(p launch.Prediction, node *facts.Node) search {
 }
 
 // eligible returns the interfaces that NCCL may use. It excludes interfaces without a carrier
-// (since 2.28.3), the family that NCCL_SOCKET_FAMILY does not select, and ::1. Each interface
-// appears once, with its first address. IPv6 link-local addresses are included, although nothing
-// can connect to them.
+// (since 2.28.3), addresses of the family that NCCL_SOCKET_FAMILY does not select, and ::1. Each
+// interface appears once, with its first address. IPv6 link-local addresses are included, although
+// nothing can connect to them.
 //
 // Source: NVIDIA/nccl, misc/socket.cc, findInterfaces, 2.4.2 to 2.27.7; os/linux.cc,
 // ncclOsFindInterfaces, 2.28.3 to 2.30.7.
@@ -142,8 +142,9 @@ func (s search) eligible() []Choice {
 	return found
 }
 
-// find returns the interfaces that NCCL's search finds, at most 16: those that NCCL_SOCKET_IFNAME
-// selects if it is set, otherwise those of the first default rule that finds any.
+// find returns the interfaces that NCCL's search finds, at most 16. If NCCL_SOCKET_IFNAME is set,
+// it selects the interfaces. Otherwise the first default rule that finds any interface selects
+// them.
 //
 // Source: NVIDIA/nccl, misc/socket.cc, ncclFindInterfaces: the order since 2.4.2, virbr as a
 // separate default since 2.28.3.
@@ -186,8 +187,9 @@ func (s search) matching(spec, rule string) (found []Choice, chosen bool) {
 	return found, len(spec) >= leastIfname
 }
 
-// inSubnetOf returns the first address in the subnet of NCCL_COMM_ID; a link-local one only if the
-// ID names its interface. NCCL ignores all other rules here, such as carrier and name.
+// inSubnetOf returns the first address in the subnet of NCCL_COMM_ID. It returns a link-local
+// address only if the ID names the address's interface. Here NCCL ignores all other rules, such as
+// those for carrier and name.
 //
 // Source: NVIDIA/nccl 2.30.7, os/linux.cc, ncclFindInterfaceMatchSubnet.
 func (s search) inSubnetOf(id facts.Setting) Choice {
@@ -207,8 +209,8 @@ func (s search) inSubnetOf(id facts.Setting) Choice {
 	return Choice{Error: "NET/Socket : No usable listening interface found"}
 }
 
-// commID reads NCCL_COMM_ID, "10.0.0.1:4000", "[fd00::1]:4000" or "w1:4000". A name stands for the
-// first address to which it resolves on the node.
+// commID parses NCCL_COMM_ID: "10.0.0.1:4000", "[fd00::1]:4000" or "w1:4000". A name stands for the
+// first address to which the name resolves on the node.
 //
 // Source: NVIDIA/nccl 2.30.7, misc/socket.cc, ncclSocketGetAddrFromString.
 func (s search) commID(id facts.Setting) (address netip.Addr, problem Choice) {
@@ -237,8 +239,8 @@ func (s search) commID(id facts.Setting) (address netip.Addr, problem Choice) {
 }
 
 // ringFailure returns NCCL's error if its ring of ranks uses NET/Socket's devices and
-// NCCL_OOB_NET_IFNAME selects none of them, otherwise "". For other networks the names are those of
-// adapters or of a plugin.
+// NCCL_OOB_NET_IFNAME selects none of them, otherwise "". If the ring uses another network,
+// NCCL_OOB_NET_IFNAME has names of adapters or of a plugin's devices.
 //
 // Source: NVIDIA/nccl, bootstrap.cc, netGetDevice, 2.23.4 to 2.30.7.
 func (s search) ringFailure() string {
@@ -254,10 +256,11 @@ func (s search) ringFailure() string {
 	return fmt.Sprintf("no device found matching %s, verify NCCL_OOB_NET_IFNAME", spec)
 }
 
-// PeerAddress returns the interface and address that lead to the peers: the address at which the
-// node was reached, if one of its interfaces has it. Behind address translation, and on the
-// launching machine itself, it is the interface of the routes to the peers, if they agree, with
-// their source address. Address is "" if neither is known.
+// PeerAddress returns the interface and address that lead to the other nodes. That is the address
+// at which the node was reached, if one of its interfaces has that address. Otherwise the node is
+// behind address translation or is the launching machine. PeerAddress then returns the interface
+// and source address of the routes to the other nodes, if these routes agree. Address is "" if
+// neither is known.
 func PeerAddress(node *facts.Node) Choice {
 	if node.Net == nil {
 		return unseenNet

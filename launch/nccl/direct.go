@@ -12,23 +12,24 @@ import (
 	"preflight/launch"
 )
 
-// GPUDirect is whether adapters read and write GPU memory themselves, without the processor. If By
-// and Why are both "", it is unknown.
+// GPUDirect says whether adapters read and write GPU memory directly, without the processor. If By
+// and Why are both "", that is unknown.
 type GPUDirect struct {
-	By  string // "nvidia_peermem" or "DMA-BUF"; "" if it does not work, for the reason in Why
+	By  string // "nvidia_peermem" or "DMA-BUF"; "" if GPUDirect does not work, for the reason in Why
 	Why string
 }
 
-// GPUDirect returns what NCCL will find on a node whose ranks use the ports of a network. It needs
-// GPUs that allow it, a kernel module through which adapters register their memory or DMA-BUF, and
-// a GPU close enough to an adapter. Since 2.12 the other GPUs reach that one over NVLink. The
-// distance is unknown if NCCL_TOPO_FILE sets it or the machine does not show it.
+// GPUDirect predicts whether NCCL can use GPUDirect on a node whose ranks use the ports of a
+// network. GPUDirect has three conditions. The GPUs must allow it. A kernel module must let
+// adapters register GPU memory, or DMA-BUF must work. And a GPU must be close enough to an adapter.
+// Since 2.12 the other GPUs reach that GPU over NVLink. The distance is unknown if NCCL_TOPO_FILE
+// sets it or the machine does not show it.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/gdr.cc; plugin/net.cc, ncclGpuGdrSupport;
 // graph/paths.cc, ncclTopoCheckGdr; graph/topo.cc, ncclTopoGetSystem.
 func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 	if node.NVML != nil && node.NVML.Source == facts.SourceAMD {
-		return GPUDirect{} // RCCL's rules are not implemented
+		return GPUDirect{} // preflight does not implement RCCL's rules
 	}
 	direct := GPUDirect{By: "nvidia_peermem"}
 	if node.IB == nil || !node.IB.Peermem {
@@ -87,8 +88,8 @@ func (n Network) distance(node *facts.Node, card int, adapter facts.HCA) string 
 	return "P2C"
 }
 
-// hasC2C reports whether NVLink-C2C connects a GPU to its processor. No fact shows that, so it goes
-// by name: NVIDIA's superchips of Grace with Hopper or Blackwell.
+// hasC2C reports whether NVLink-C2C connects a GPU to its processor. No fact shows that link, so
+// hasC2C recognises NVIDIA's superchips of Grace with Hopper or Blackwell by the GPU's name.
 //
 // Source: NVIDIA, Grace Performance Tuning Guide; NVIDIA GB200 and GB300 NVL72 data sheets.
 func hasC2C(card facts.Card) bool {
@@ -115,9 +116,10 @@ func byDMABuf(node *facts.Node, network Network) GPUDirect {
 	return GPUDirect{By: "DMA-BUF"}
 }
 
-// LacksForDMABuf returns what a node lacks for NCCL of a version ("" for the newest) to register
-// GPU memory with DMA-BUF; "" if nothing. enable is the value of NCCL_DMABUF_ENABLE. known is false
-// if the kernel module was not seen, and for Red Hat's 4.18, which contains parts of later kernels.
+// LacksForDMABuf returns what a node lacks so that NCCL can register GPU memory with DMA-BUF, "" if
+// it lacks nothing. nccl is NCCL's version, "" for the newest. enable is the value of
+// NCCL_DMABUF_ENABLE. known is false if the kernel module was not seen. It is also false for Red
+// Hat's kernel 4.18, which contains parts of later kernels.
 //
 // Source: NVIDIA/nccl 2.13 to 2.30, init.cc, dmaBufSupported; Linux 5.12, ib_umem_dmabuf_get;
 // NVIDIA, GPU Operator 24.9, GPUDirect RDMA: open kernel module.

@@ -12,18 +12,20 @@ import (
 	"preflight/launch"
 )
 
-// nvlinkDomains are groups of nodes whose GPUs NVLink connects, as in NVIDIA's racks of 72.
+// nvlinkDomains describes the groups of nodes whose GPUs are connected by NVLink, as in NVIDIA's
+// racks of 72.
 type nvlinkDomains struct {
-	nodes map[string]int // number of nodes by domain; nil if NVLink does not leave the nodes
+	nodes map[string]int // number of nodes by domain; nil if NVLink connects no GPUs of different nodes
 	seen  int            // nodes whose domain is known
-	// altered means that a variable makes NCCL use other domains than the driver reports.
+	// altered means that a variable makes NCCL use other domains than those that the driver
+	// reports.
 	altered bool
 }
 
-// findDomains returns the domains that NCCL will use: since 2.21, unless NCCL_MNNVL_ENABLE is 0,
-// and only if every GPU of the launch belongs to a named fabric. A node that reports nothing is
-// assumed to be like the others. A machine that is its own fabric, such as one with eight GPUs, has
-// no name.
+// findDomains returns the NVLink domains that NCCL will use. NCCL uses domains since 2.21, unless
+// NCCL_MNNVL_ENABLE is 0, and only if every GPU of the launch belongs to a named fabric. A node
+// that reports nothing is assumed to be like the others. A machine that is its own fabric, such as
+// one with eight GPUs, has no fabric name.
 //
 // Source: NVIDIA/nccl 2.30.7, mnnvl.cc, ncclMnnvlCheck; init.cc, initTransportsRank and fillInfo;
 // 2.21 to 2.24, init.cc, checkMNNVL.
@@ -48,8 +50,8 @@ func (t Transports) findDomains(nodes []facts.Node) nvlinkDomains {
 	return found
 }
 
-// domainOf returns the domain (cluster and clique) of all GPUs that the launch uses on a node, ""
-// if they are in none or in several.
+// domainOf returns the domain (cluster and clique) of all GPUs that the launch uses on a node. It
+// returns "" if the GPUs are in no domain or in several.
 func (t Transports) domainOf(node *facts.Node) string {
 	domain := ""
 	for _, place := range t.gpusUsed(node) {
@@ -73,8 +75,8 @@ func (t Transports) leavesNode(node *facts.Node) bool {
 }
 
 // Domain returns the NVLink domain over which NCCL shares memory between the ranks of a node and
-// those of other nodes. It returns "" if there is none, or if a variable makes NCCL use another one
-// than the driver reports.
+// those of other nodes. It returns "" if there is no domain, or if a variable makes NCCL use
+// another domain than the driver reports.
 func (t Transports) Domain(node *facts.Node) string {
 	if len(t.Hosts) < 2 || t.Accelerator == "cpu" || t.domains.altered || t.domains.nodes == nil || node.NVML == nil || node.NVML.Failure != nil {
 		return ""

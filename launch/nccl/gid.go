@@ -11,11 +11,12 @@ import (
 	"preflight/launch"
 )
 
-// GIDIndex returns the index of the GID that NCCL will use on a port. For RoCE it is
-// NCCL_IB_GID_INDEX if that is set and not negative. Otherwise it is 0 before 2.21; since then NCCL
-// searches the table and usually takes the first IPv4 address of RoCE v2. For InfiniBand it is 0,
-// or since 2.22 the one with a routable FLID. env is the ranks' environment; nccl is a version, ""
-// for the newest.
+// GIDIndex returns the index of the GID that NCCL will use on a port. env is the ranks'
+// environment, and nccl is a version, "" for the newest.
+//
+// For RoCE the index is NCCL_IB_GID_INDEX if that is set and not negative. Otherwise it is 0 before
+// 2.21. Since 2.21 NCCL searches the table and usually takes the first IPv4 address of RoCE v2. For
+// InfiniBand the index is 0, or since 2.22 that of the GID with a routable FLID.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc, ncclIbGetGidIndex and
 // ncclUpdateGidIndex, the same search since 2.21.5; 2.20.5, transport/net_ib.cc.
@@ -59,14 +60,14 @@ func flidIndex(port facts.IBPort, env launch.Env, nccl string) int {
 	return 0
 }
 
-// IsRoCEv2 reports whether a GID is of RoCE v2, which routers forward.
+// IsRoCEv2 reports whether a GID is for RoCE v2, whose packets routers forward.
 func IsRoCEv2(gid facts.GID) bool { return gid.Type == "RoCE v2" }
 
 // gidEntry is an entry of the GID table. The zero value is an empty entry.
 type gidEntry struct {
 	index   int
 	address netip.Addr
-	version int64 // of RoCE, 0 if the kernel does not report it
+	version int64 // version of RoCE, 0 if the kernel does not report it
 }
 
 func newGIDEntry(gid facts.GID) gidEntry {
@@ -93,7 +94,7 @@ func (e gidEntry) isValid() bool {
 type gidWalk struct {
 	wantsIPv4 bool
 	version   int64
-	within    netip.Prefix // the zero value means any
+	within    netip.Prefix // the zero value means any address
 }
 
 func (w gidWalk) improves(current, next gidEntry) bool {
@@ -107,8 +108,8 @@ func (w gidWalk) improves(current, next gidEntry) bool {
 	return next.isValid() && next.version == w.version && (current.version != next.version || !current.isValid())
 }
 
-// addressRange reads NCCL_IB_ADDR_RANGE, "10.0.0.0/16". NCCL ignores values that it cannot read or
-// that are of the other family.
+// addressRange parses NCCL_IB_ADDR_RANGE, "10.0.0.0/16". NCCL ignores values that it cannot parse
+// and values of the other address family.
 func addressRange(text string, isIPv4 bool) netip.Prefix {
 	base, bits, _ := strings.Cut(text, "/")
 	address, _ := netip.ParseAddr(base) // the zero address makes the prefix invalid

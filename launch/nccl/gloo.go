@@ -14,8 +14,8 @@ import (
 )
 
 // Gloo returns the address that gloo's first device will use on the node. Every name in
-// GLOO_SOCKET_IFNAME must be an interface with an address; it need not be up. Without the variable
-// the node's own name decides.
+// GLOO_SOCKET_IFNAME must be an interface with an address, but the interface need not be up. If the
+// variable is not set, gloo uses the address of the node's own host name.
 //
 // Source: pytorch/pytorch 2.7, ProcessGroupGloo.cpp, Options::create_default;
 // facebookincubator/gloo, transport/tcp/device.cc, lookupAddrForIface.
@@ -44,7 +44,8 @@ func Gloo(p launch.Prediction, node *facts.Node) Choice {
 }
 
 // ownName returns the first address of the node's own host name that can be bound there. A loopback
-// address can be bound and is silently accepted, as with Debian's line "127.0.1.1 hostname".
+// address can be bound, so gloo uses it without an error, as with Debian's line "127.0.1.1
+// hostname".
 //
 // Source: pytorch/pytorch 2.7, ProcessGroupGloo.cpp, createDefaultDevice.
 func ownName(node *facts.Node) Choice {
@@ -70,7 +71,7 @@ func ownName(node *facts.Node) Choice {
 		Rule: fmt.Sprintf("its own name %s resolves to no address of the node, so gloo falls back to the loopback", own)}
 }
 
-// unanswered returns why a node got no answer for a name, as the end of a sentence.
+// unanswered returns the reason why a node could not look up a name, as the end of a sentence.
 func unanswered(names *facts.Names, host string) string {
 	for _, lookup := range names.Lookups {
 		if hostfile.Bare(lookup.Name) == host && lookup.Unanswered && lookup.Error != "" {
@@ -88,16 +89,16 @@ func loopbackName(net *facts.Net) string {
 	return net.Interfaces[at].Name
 }
 
-// GlooMesh knows which of gloo's ranks connect to which others. Every pair has one connection, and
-// the order of the two addresses decides which side opens it. A node with an unreachable address
-// does no harm if it opens all its connections itself.
+// GlooMesh tells which of gloo's ranks connect to which others. Every pair of ranks has one
+// connection, and the order of their two addresses decides which side opens it. A node with an
+// unreachable address does no harm if it opens all its connections itself.
 type GlooMesh struct {
 	at            map[*facts.Node]netip.Addr
 	least, second *facts.Node // sorted by address
 	most, next    *facts.Node
 }
 
-// NewGlooMesh returns the mesh of the nodes whose address is known.
+// NewGlooMesh returns the mesh of those nodes whose address is known.
 func NewGlooMesh(nodes []*facts.Node, choice func(*facts.Node) Choice) GlooMesh {
 	m := GlooMesh{at: map[*facts.Node]netip.Addr{}}
 	var order []*facts.Node
@@ -114,10 +115,10 @@ func NewGlooMesh(nodes []*facts.Node, choice func(*facts.Node) Choice) GlooMesh 
 	return m
 }
 
-// Calls reports whether ranks of one node may have to connect to ranks of another: the larger
+// Calls reports whether ranks of node from may have to connect to ranks of node to. The larger
 // address connects to the smaller one, compared byte by byte. If the addresses are equal, the
-// larger port connects, which is unknown in advance. Addresses of two families make both sides
-// fail.
+// larger port connects, which is unknown in advance. If the addresses are of different families,
+// both sides fail.
 //
 // Source: facebookincubator/gloo, transport/tcp/pair.cc, Pair::connect, from 2017 to May 2023, and
 // since then transport/tcp/device.cc, isInitiator, and transport/uv/device.cc: the same order in
@@ -128,8 +129,8 @@ func (m GlooMesh) Calls(from, to *facts.Node) bool {
 	return known && isToo && from != to && (caller.BitLen() != callee.BitLen() || caller.Compare(callee) >= 0)
 }
 
-// Caller returns the node with the largest address whose ranks may have to connect to this node;
-// nil if the node's own ranks open all their connections.
+// Caller returns the node with the largest address whose ranks may have to connect to this node. It
+// returns nil if this node's ranks open all their connections themselves.
 func (m GlooMesh) Caller(node *facts.Node) *facts.Node {
 	for _, other := range []*facts.Node{m.most, m.next, m.least, m.second} {
 		if m.Calls(other, node) {

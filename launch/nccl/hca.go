@@ -23,10 +23,10 @@ type HCAPort struct {
 func (h HCAPort) Name() string { return fmt.Sprintf("%s:%d", h.Adapter.Name, h.Port) }
 
 // HCAPorts returns the ports of a node that the ranks want NET/IB to use, even if something keeps
-// it from opening them (see [NetworkOf] for that). They are ACTIVE, of link layer InfiniBand or
-// Ethernet, and selected by NCCL_IB_HCA, at most 32 (16 before 2.18.5). Since 2.29.7 they are
-// sorted by PCI address, unless NCCL_IB_DEVICE_PCI_ORDER is 0. Before, they have libibverbs' order,
-// which is mostly that of their names.
+// NET/IB from opening them (see [NetworkOf] for that). The ports are ACTIVE, of link layer
+// InfiniBand or Ethernet, and selected by NCCL_IB_HCA. There are at most 32 (16 before 2.18.5).
+// Since 2.29.7 they are sorted by PCI address, unless NCCL_IB_DEVICE_PCI_ORDER is 0. Earlier
+// releases use libibverbs' order, which is mostly the order of the ports' names.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices and ncclIbCompareDevs;
 // 2.12 to 2.28, transport/net_ib.cc, ncclIbInit.
@@ -59,7 +59,7 @@ func hcaPorts(ib *facts.IB, env launch.Env, nccl string) []HCAPort {
 	return ports
 }
 
-// byNumber returns the adapters sorted by name, mlx5_2 before mlx5_10.
+// byNumber returns the adapters sorted by name, with mlx5_2 before mlx5_10.
 func byNumber(devices []facts.HCA) []*facts.HCA {
 	sorted := make([]*facts.HCA, len(devices))
 	for i := range devices {
@@ -72,7 +72,7 @@ func byNumber(devices []facts.HCA) []*facts.HCA {
 	return sorted
 }
 
-// byPCIAddress sorts adapters that are on no PCI bus last.
+// byPCIAddress compares adapters by PCI address. Adapters that are on no PCI bus come last.
 func byPCIAddress(a, b *facts.HCA) int {
 	if len(a.Path) == 0 || len(b.Path) == 0 {
 		return cmp.Compare(len(b.Path), len(a.Path))
@@ -82,10 +82,10 @@ func byPCIAddress(a, b *facts.HCA) int {
 }
 
 // nics returns the ports as NCCL merges them. Since 2.20 the ports of one card and link layer form
-// one network device, at most two ports, and four since 2.24. NCCL_IB_MERGE_NICS=0 and, since 2.22,
-// NCCL_NET_MERGE_LEVEL=LOC keep them separate. A card is identified by its PCI address without the
-// function, and also without the device unless NCCL_IB_MERGE_VFS is 0, which merges virtual
-// functions.
+// one network device, with at most two ports, and since 2.24 at most four. NCCL_IB_MERGE_NICS=0
+// and, since 2.22, NCCL_NET_MERGE_LEVEL=LOC keep the ports separate. NCCL identifies a card by its
+// PCI address without the function. Unless NCCL_IB_MERGE_VFS is 0, NCCL also ignores the device
+// number, which merges virtual functions.
 //
 // Source: NVIDIA/nccl 2.20.5, transport/net_ib.cc, ncclIbFindMatchingDev; 2.30.7, graph/topo.cc,
 // ncclTopoAutoMerge, and transport/net_ib/init.cc, ncclIbGetPciPath.
@@ -129,8 +129,8 @@ func isZero(setting facts.Setting) bool {
 	return set && value == 0
 }
 
-// Version returns the NCCL version that the ranks of a node load. "" means unknown, which every
-// rule treats as the newest.
+// Version returns the NCCL version that the ranks of a node load, "" if it is unknown. Every rule
+// treats an unknown version as the newest.
 func Version(node *facts.Node) string {
 	if node.Python == nil || len(node.Python.NCCL) == 0 {
 		return ""

@@ -13,27 +13,27 @@ import (
 // Device is one port of an RDMA adapter, the unit that NCCL_IB_HCA selects.
 type Device struct {
 	Name string // "mlx5_0"
-	Port int    // from 1
+	Port int    // port number, from 1
 }
 
-// The maximum number of list items that NCCL reads, and of interfaces or adapters that it uses. It
-// silently drops the rest.
+// The limits on the list items that NCCL reads, and on the interfaces or adapters that it uses.
+// NCCL silently drops the rest.
 // Source: NVIDIA/nccl 2.30, MAX_IFS in socket.h and MAX_IB_DEVS in net_ib/common.h.
 const (
 	maxIfs  = 16
 	maxHCAs = 32
-	// leastIfname is the minimum length of a list of interfaces.
+	// leastIfname is the minimum length of a list of interfaces, in characters.
 	leastIfname = 2
 )
 
 // MatchIfname applies NCCL_SOCKET_IFNAME (or NCCL_OOB_NET_IFNAME, which has the same grammar) to
-// the interfaces of a node. It returns the selected names in the given order, which should be the
-// kernel's: NCCL uses the first one for bootstrap. NCCL ignores a value of less than two
-// characters; chosen is then false and its defaults apply.
+// the interfaces of a node. It returns the selected names in the order of names, which should be
+// the kernel's: NCCL uses the first one for bootstrap. NCCL ignores a value of less than two
+// characters. chosen is then false, and NCCL's defaults apply.
 //
-// The grammar: an optional ^ (all but these), then an optional = (whole names), both at the very
-// start and for the whole list; then names separated by commas, prefixes unless = was given,
-// without trimming of blanks.
+// A value begins with an optional ^ (all interfaces but these), then an optional = (whole names).
+// Both apply to the whole list. The names follow, separated by commas. Without =, each name is a
+// prefix. NCCL does not trim spaces.
 //
 // Source: NVIDIA/nccl 2.30, parseStringList and matchIfList in misc/utils.cc, ncclFindInterfaces in
 // misc/socket.cc; unchanged since 2.4.
@@ -50,7 +50,7 @@ func MatchIfname(spec string, names []string) (selected []string, chosen bool) {
 	return selected, true
 }
 
-// MatchHCA applies NCCL_IB_HCA to the ports of a node's RDMA adapters, in the given order. The
+// MatchHCA applies NCCL_IB_HCA to the ports of a node's RDMA adapters and keeps their order. The
 // grammar is that of MatchIfname, with an optional port after a colon. An empty value selects
 // everything.
 //
@@ -67,7 +67,7 @@ func MatchHCA(spec string, devices []Device) []Device {
 }
 
 // nameFilter is an NCCL name list with a maximum number of items. It is parsed on every use,
-// because lists are short, and keeping the result for thousands of nodes is not worth it.
+// because lists are short and storing the result for thousands of nodes would not pay off.
 type nameFilter struct {
 	exclude, exact bool
 	list           string
@@ -123,11 +123,11 @@ func leadingInt(text string) int {
 }
 
 // IfnameFor returns the shortest value of NCCL_SOCKET_IFNAME that selects exactly the wanted
-// interface on every node: one name, a prefix that the names share ("enp"), or "=" and a list of
-// names. It returns "" if there is none, if a node's interfaces were not seen, or if no interface
-// is wanted on a node.
+// interface on every node. The value is one name, a prefix that the names share ("enp"), or "=" and
+// a list of names. IfnameFor returns "" if there is no such value, if a node's interfaces were not
+// seen, or if no interface is wanted on a node.
 //
-// Interfaces that are down count as selected: they may be up next time.
+// Interfaces that are down count as selected, because they may be up at the next launch.
 func IfnameFor(nodes []*facts.Node, wanted func(*facts.Node) string) string {
 	want := make([]string, len(nodes))
 	for i, node := range nodes {
@@ -142,7 +142,7 @@ func IfnameFor(nodes []*facts.Node, wanted func(*facts.Node) string) string {
 	exact := "=" + strings.Join(names, ",")
 	candidates := []string{names[0], exact}
 	if len(names) > 1 {
-		shared := sharedPrefix(names[0], names[len(names)-1]) // the names are sorted, so this is the prefix of all
+		shared := sharedPrefix(names[0], names[len(names)-1]) // the names are sorted, so the first and last share only the prefix of all
 		candidates = []string{strings.TrimRight(shared, "0123456789"), shared, exact}
 	}
 	for _, value := range candidates {

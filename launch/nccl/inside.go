@@ -15,9 +15,9 @@ import (
 )
 
 // Inside returns what NCCL will use between the GPUs of a node that the launch uses: NVLink or PCIe
-// if they may access each other's memory, otherwise shared memory. If an adapter near two GPUs is
-// faster than their own path, NCCL uses the adapter; that depends on speeds that preflight does not
-// measure.
+// if the GPUs may access each other's memory, otherwise shared memory. If an adapter near two GPUs
+// is faster than the path between them, NCCL uses the adapter. Inside does not predict that,
+// because preflight does not measure these speeds.
 //
 // Source: NVIDIA/nccl 2.30.7, graph/paths.cc, ncclTopoCheckP2p; transport/p2p.cc, p2pCanConnect;
 // transport/shm.cc, shmCanConnect.
@@ -46,7 +46,7 @@ type matrix struct {
 	nvml          *facts.NVML
 	cards         []int
 	farthest      int           // index into pathTypes up to which NCCL uses peer access
-	by            facts.Setting // the setting with this limit, zero for NCCL's default
+	by            facts.Setting // the variable that sets farthest, zero for NCCL's default
 	noNVB         bool
 	fromFile      bool   // a file sets the distance of GPUs without NVLink
 	rest, restWhy string // transport of pairs without peer access
@@ -141,8 +141,8 @@ func (m matrix) pairs(over int) iter.Seq[[2]int] {
 	}
 }
 
-// labels returns the connections of the pairs with this kind of path: "NV18", "PIX to PHB". Pairs
-// that use NVLink through a third GPU are only named if there are no others.
+// labels returns the connections of the pairs with this kind of path: "NV18", "PIX to PHB". It
+// names pairs that use NVLink through a third GPU only if there are no other pairs.
 func (m matrix) labels(over int) string {
 	var kinds []string
 	for pair := range m.pairs(over) {
@@ -164,8 +164,8 @@ func (m matrix) labels(over int) string {
 	return kinds[0] + " to " + kinds[len(kinds)-1]
 }
 
-// islands describes the groups of GPUs in which every pair is among the given ones, "within GPUs
-// 0,1 and 2,3". If there are no such groups, it returns the number of pairs.
+// islands describes the groups of GPUs whose pairs are all among the given pairs: "within GPUs 0,1
+// and 2,3". If there are no such groups, it returns the number of pairs.
 func (m matrix) islands(pairs [][2]int) string {
 	inside := 0
 	var islands []string

@@ -12,9 +12,10 @@ import (
 )
 
 // Distance returns how far a GPU is from an RDMA adapter of its machine, in the words of nvidia-smi
-// topo -m, nearest first: PIX (one PCIe switch), PXB (several), PHB (the processor's own bridge),
-// NODE (within a NUMA node) and SYS (another NUMA node). It returns "" if the machine does not show
-// both on its bus, or shows neither a common bridge nor both NUMA nodes, as in virtual machines.
+// topo -m. From nearest to farthest, these are PIX (one PCIe switch), PXB (several switches), PHB
+// (the processor's own bridge), NODE (within a NUMA node) and SYS (another NUMA node). Distance
+// returns "" if the machine does not show both devices on its bus. It also returns "" if the
+// machine shows neither a common bridge nor both NUMA nodes, as in virtual machines.
 //
 // Source: the legend of nvidia-smi topo -m (driver 550); NVIDIA/nccl 2.30, graph/topo.h, PATH_PIX
 // to PATH_SYS.
@@ -35,7 +36,7 @@ func Distance(node *facts.Node, card int, adapter facts.HCA) string {
 	for shared < min(len(gpu.Path), len(adapter.Path)) && gpu.Path[shared] == adapter.Path[shared] {
 		shared++
 	}
-	// With one switch, only a port and the device itself are left after the common part.
+	// If there is one switch, only a port and the device itself are left after the common part.
 	apart := max(len(gpu.Path), len(adapter.Path)) - shared
 	switch {
 	case shared > 1 && apart <= 2:
@@ -52,15 +53,15 @@ func Distance(node *facts.Node, card int, adapter facts.HCA) string {
 	return "SYS"
 }
 
-// pathTypes are the distances between two devices of a machine, nearest first, as written in
+// pathTypes lists the kinds of paths between two devices of a machine, nearest first, as written in
 // NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL.
 //
 // Source: NVIDIA/nccl 2.30.7, graph/topo.cc, topoPathTypeStr; C2C and P2C since 2.27.
 var pathTypes = []string{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"}
 
-// pathType returns the index in pathTypes of a connection named by nvidia-smi topo -m, -1 if
-// unknown. nvidia-smi's NODE crosses the host bridges of one NUMA node, which NCCL treats as one
-// host bridge.
+// pathType returns the index in pathTypes of a connection that nvidia-smi topo -m names, -1 if it
+// is unknown. nvidia-smi's NODE crosses several host bridges of one NUMA node, which NCCL treats as
+// one host bridge.
 func pathType(topology string) int {
 	switch {
 	case ByNVLink(topology):
@@ -71,8 +72,8 @@ func pathType(topology string) int {
 	return slices.Index(pathTypes, topology)
 }
 
-// level returns the farthest path type that a variable allows, as a name or an old number. set is
-// false if NCCL cannot read the value and uses its default.
+// level returns the farthest path type that a variable allows. The variable has a name or an old
+// number. set is false if NCCL cannot parse the value and uses its default.
 //
 // Source: NVIDIA/nccl 2.30.7, graph/paths.cc, ncclGetLevel.
 func level(setting facts.Setting) (farthest int, set bool) {
@@ -89,8 +90,8 @@ func level(setting facts.Setting) (farthest int, set bool) {
 }
 
 // peerLevel returns how far apart two GPUs may be for NCCL to use peer access, and the variable
-// that sets it, if any. Up to 2.22 the processor alone decided: AMD's and IBM's forward such
-// traffic.
+// that sets this limit, if any. Up to 2.22 the default depended only on the processor: those of AMD
+// and IBM forward such traffic.
 //
 // Source: NVIDIA/nccl, graph/paths.cc, ncclTopoCheckP2p, 2.12 to 2.22 and 2.23 to 2.30.
 func peerLevel(node *facts.Node, env launch.Env, gpus int) (farthest int, by facts.Setting) {
@@ -112,13 +113,13 @@ func peerLevel(node *facts.Node, env launch.Env, gpus int) (farthest int, by fac
 	return near, facts.Setting{}
 }
 
-// Joined returns what connects two GPUs of a node, by their indexes among its cards, as nvidia-smi
-// topo -m prints it; "" if unknown.
+// Joined returns what connects the GPUs a and b of a node, as nvidia-smi topo -m prints it; "" if
+// unknown. a and b are indexes among the node's cards.
 func Joined(nvml *facts.NVML, a, b int) string { return cell(nvml.Topology, a, b) }
 
-// PeerAccess returns whether two GPUs of a node, by their indexes among its cards, reach each
-// other's memory according to the driver: "ok", or the reason of the direction that fails; "" if
-// unknown. If only one direction is known, it counts for both.
+// PeerAccess returns whether the GPUs a and b of a node reach each other's memory, according to the
+// driver. a and b are indexes among the node's cards. The result is "ok" or the reason why one
+// direction fails, "" if unknown. If only one direction is known, that direction counts for both.
 func PeerAccess(nvml *facts.NVML, a, b int) string {
 	there, back := cell(nvml.Peers, a, b), cell(nvml.Peers, b, a)
 	if there == "" || there == "ok" && back != "" {

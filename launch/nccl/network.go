@@ -16,10 +16,10 @@ import (
 	"preflight/launch"
 )
 
-// Reasons why NCCL's NET/IB has no device on a node.
+// The reasons why NCCL's NET/IB has no device on a node.
 const (
 	ObstacleDisabled  = "disabled"    // NCCL_IB_DISABLE, or NCCL_NET names another network
-	ObstacleNoAdapter = "no-adapter"  // the kernel shows none
+	ObstacleNoAdapter = "no-adapter"  // the kernel shows no adapter
 	ObstacleNoLibrary = "no-library"  // libibverbs.so.1 is not in the loader's path
 	ObstacleNoDriver  = "no-provider" // libibverbs has no driver for the adapters
 	ObstacleNoVerbs   = "no-verbs"    // the adapters have no /dev/infiniband/uverbs*
@@ -28,27 +28,29 @@ const (
 	ObstacleHCA       = "hca"         // NCCL_IB_HCA selects no active port
 )
 
-// Network is what NCCL's ranks on a node use to reach other nodes. The first one with a device is
-// used: a network plugin, InfiniBand and RoCE, TCP sockets.
+// Network is what NCCL's ranks on a node use to reach other nodes. NCCL tries a network plugin
+// first, then InfiniBand and RoCE, then TCP sockets, and uses the first of these with a device.
 type Network struct {
-	// Plugin is the plugin's library, if NCCL tries one first: a file name in the loader's path, or
-	// the path in NCCL_NET_PLUGIN. It is unknown in advance whether the plugin finds a device.
+	// Plugin is the library of a plugin that NCCL tries first, "" if there is none. It is a file
+	// name in the loader's path, or the path in NCCL_NET_PLUGIN. It is unknown in advance whether
+	// the plugin finds a device.
 	Plugin string
-	// Ports are those that NET/IB opens, in its order. It is empty if there is an Obstacle.
+	// Ports lists the ports that NET/IB opens, in its order. It is empty if there is an Obstacle.
 	Ports []HCAPort
-	// Obstacle is one of the ObstacleXxx words, and Setting is the variable that causes it. Both
-	// are zero if NET/IB has devices.
+	// Obstacle is one of the ObstacleXxx words, and Setting is the variable that causes the
+	// obstacle. Both are zero if NET/IB has devices.
 	Obstacle string
 	Setting  facts.Setting
-	// Demanded means that NCCL_NET=IB rules out sockets.
+	// Demanded means that NCCL_NET=IB keeps NCCL from using sockets instead.
 	Demanded bool
 
 	env  launch.Env // the ranks' environment
 	nccl string     // the ranks' NCCL version
 }
 
-// NetworkOf returns what the ranks of a node will use. The node's InfiniBand facts must exist. What
-// an older probe did not report is assumed to exist.
+// NetworkOf returns the network that the ranks of a node will use. The node's InfiniBand facts must
+// exist. NetworkOf assumes that devices and libraries exist if an older probe did not report on
+// them.
 //
 // Source: NVIDIA/nccl 2.30.7, plugin/net.cc, ncclNetInit, plugin/plugin_open.cc, openPluginLib, and
 // transport/net_ib/init.cc, ncclIbInitDevices; 2.12 to 2.26, net.cc.
@@ -82,8 +84,9 @@ func KeptOffRDMA(env launch.Env) bool {
 	return IsOn(env.Get("NCCL_IB_DISABLE").Value) || strings.EqualFold(env.Get("NCCL_NET").Value, "Socket")
 }
 
-// netPlugin returns the first existing network plugin that NCCL tries: libnccl-net.so, or the names
-// in NCCL_NET_PLUGIN, each as it is or as the NAME in libnccl-net-NAME.so. "none" means no plugin.
+// netPlugin returns the first existing network plugin that NCCL tries. NCCL tries libnccl-net.so,
+// or the names in NCCL_NET_PLUGIN. Each of these names is a file or the NAME in
+// libnccl-net-NAME.so. "none" means no plugin.
 func netPlugin(ib *facts.IB, list string) string {
 	has := func(name string) bool {
 		return slices.ContainsFunc(ib.Libraries, func(l facts.RDMALibrary) bool { return l.Name == name })
@@ -102,8 +105,8 @@ func netPlugin(ib *facts.IB, list string) string {
 	return ""
 }
 
-// obstacle returns the first reason why NET/IB cannot use its ports, "" for none. NCCL_IB_HCA
-// cannot select ports that cannot be opened.
+// obstacle returns the first reason why NET/IB cannot use its ports, "" for none. It checks
+// NCCL_IB_HCA after the adapters, because the variable cannot select ports that cannot be opened.
 func obstacle(ib *facts.IB, ports []HCAPort, env launch.Env) string {
 	lacks := func(library string) bool {
 		listed := ib.Libraries != nil && env.Get("NCCL_IBVERBS_LIB").Value == ""
@@ -142,8 +145,8 @@ func closed(ib *facts.IB, ports []HCAPort) string {
 	return reason
 }
 
-// opens returns why an adapter cannot be opened in this session, "" if it can. If the kernel does
-// not show which device node belongs to an adapter, any of them counts.
+// opens returns the reason why this session cannot open an adapter, "" if it can. If the kernel
+// does not show which device node belongs to the adapter, any device node counts.
 func opens(ib *facts.IB, adapter *facts.HCA) string {
 	leads := func(path string) bool { return adapter.Verbs == "" || path == adapter.Verbs }
 	isRefused := func(path string) bool {

@@ -10,24 +10,25 @@ import (
 	"preflight/launch"
 )
 
-// RailAddress is an IP address over which NCCL carries data, or an IP address of the same port.
+// RailAddress is an IP address over which NCCL carries data, or an IP address of a port over which
+// NCCL carries data.
 type RailAddress struct {
-	Name      string // of the port or the interface: "mlx5_2:1", "eth1"
+	Name      string // name of the port or interface: "mlx5_2:1", "eth1"
 	Layer     string // RoCE or InfiniBand, "" for sockets
 	Interface string
 	Address   string
 }
 
-// The layers of rails that are ports of adapters.
+// The values of RailAddress.Layer for rails that are ports of adapters.
 const (
 	LayerRoCE       = "RoCE"
 	LayerInfiniBand = "InfiniBand"
 )
 
-// RailAddresses returns a node's addresses towards the other nodes, in NCCL's order: for RoCE ports
-// the address of the GID that NCCL uses, for InfiniBand ports that of IP over InfiniBand, if any,
-// and for sockets all interfaces that NCCL_SOCKET_IFNAME selects, if there are several. A port is
-// left out if no interface of the node has its address.
+// RailAddresses returns a node's addresses towards the other nodes, in NCCL's order. A RoCE port
+// has the address of the GID that NCCL uses. An InfiniBand port has the address of IP over
+// InfiniBand, if any. If NCCL uses sockets, the result has all interfaces that NCCL_SOCKET_IFNAME
+// selects, if there are several. A port is left out if no interface of the node has its address.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc, ncclIbConnect: the GID of each port;
 // transport/net_socket.cc, ncclNetSocketConnect and ncclNetSocketListen: NCCL connects to the
@@ -82,9 +83,10 @@ func railOf(held []launch.HeldAddress, port HCAPort, index int) (rail RailAddres
 	return RailAddress{port.Name(), LayerRoCE, by.Name, address.String()}, true
 }
 
-// SameRail returns the index of the peer's rail that should be cabled like a node's rail: the one
-// with the same name or, if they share no name and have the same number of rails, with the same
-// index; -1 for none. A port that is down shifts the indexes after it.
+// SameRail returns the index of the peer's rail that should be cabled to the same switch as the
+// node's rail at index at, -1 for none. It is the rail with the same name. If the nodes share no
+// name and have the same number of rails, it is the rail with the same index. A port that is down
+// shifts the indexes of the ports after it.
 func SameRail(rails, peers []RailAddress, at int) int {
 	named := func(name string) int {
 		return slices.IndexFunc(peers, func(p RailAddress) bool { return p.Name == name })

@@ -15,17 +15,17 @@ type Rail struct{ Ends [2]RailEnd }
 
 // RailEnd is one node's end of a rail.
 type RailEnd struct {
-	Name string          // of the port or interface: "mlx5_2:1", "eth1"
+	Name string          // name of the port or interface: "mlx5_2:1", "eth1"
 	Env  []facts.Setting // settings for a rank on this node
-	// Address is the node's address on the rail. It is "" if the rail has no IP address; then the
-	// ranks use the usual rendezvous.
+	// Address is the node's address on the rail. It is "" if the rail has no IP address. The ranks
+	// then use the usual rendezvous.
 	Address string
 }
 
-// Rails returns the paths between two nodes over which their ranks can communicate: the ports that
-// NCCL uses on both, of which those with the same index should be connected to one switch,
-// otherwise interfaces with addresses in one subnet. A single rail allows no comparison, so the
-// result is then empty.
+// Rails returns the paths between two nodes over which their ranks can communicate. These are the
+// ports that NCCL uses on both nodes. Ports with the same index should be connected to one switch.
+// Without such ports, Rails returns interfaces with addresses in one subnet. A single rail allows
+// no comparison, so the result is then empty.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc and transport/net_socket.cc: "=" selects
 // exact names; pytorch/pytorch 2.7, ProcessGroupGloo.cpp, Options::create_default: exact names.
@@ -52,7 +52,8 @@ func portRails(a, b []HCAPort) (rails []Rail) {
 	return rails
 }
 
-// subnetRails leaves out the bridge of a container engine, which has the same address on all nodes.
+// subnetRails returns a rail for each pair of interfaces in one subnet. It leaves out the bridge of
+// a container engine, which has the same address on all nodes.
 func subnetRails(a, b *facts.Node) (rails []Rail) {
 	carries := func(held launch.HeldAddress) bool {
 		return held.Up && held.Running && !held.Loopback && held.Addr().Is4()

@@ -20,7 +20,7 @@ type opPool struct {
 	bytes int64
 }
 
-// opPools are the sizes of struct ncclProxyOpsPool in src/include/proxy.h, newest first, at
+// opPools lists the sizes of struct ncclProxyOpsPool in src/include/proxy.h, newest first, at
 // NVIDIA/nccl's tags from v2.14.3-1 to v2.30.7-1.
 var opPools = []opPool{
 	{"2.28", "2.28-2.30", 34210176},
@@ -39,9 +39,9 @@ const (
 	// shmReference is the size of the counter that NCCL appends to every file in /dev/shm
 	// (misc/shmutils.cc, ncclShmOpen).
 	shmReference = 4
-	// shmDirection is the size of one direction of one channel between two GPUs without peer
-	// access: a sender's page, and the receiver's page and its LL, LL128 and SIMPLE buffers, at
-	// NCCL's default buffer sizes (transport/shm.cc, 2.12.7 to 2.30.7).
+	// shmDirection is the size in bytes of one direction of one channel between two GPUs without
+	// peer access. It consists of a sender's page, a receiver's page, and the receiver's LL, LL128
+	// and SIMPLE buffers at NCCL's default buffer sizes (transport/shm.cc, 2.12.7 to 2.30.7).
 	shmDirection = 4096 + shmReference + 4096 + 524288 + 4915200 + 4194304 + shmReference
 	// leastChannels is 2, because NCCL doubles the rings that it finds, and it finds at least one
 	// (graph/connect.cc, ncclTopoPostset, 2.30.7).
@@ -50,27 +50,27 @@ const (
 
 // shmUse is what NCCL reserves in a node's /dev/shm, in bytes.
 type shmUse struct {
-	// Bytes is the guaranteed minimum. It is 0 for a job on one node, which only uses Segments.
+	// Bytes is the guaranteed minimum. It is 0 for a job on one node, which uses only Segments.
 	Bytes int64
-	// Block is the size of one op pool, which NCCL names in its error if there is no space; 0 if
-	// there is none.
+	// Block is the size of one op pool, 0 if there is none. NCCL's error has this size if /dev/shm
+	// is full.
 	Block int64
 	// Segments is needed in addition if the node's GPUs cannot reach each other directly (no NVLink
-	// or peer access, NCCL_P2P_DISABLE) and NCCL does not use cuMem host memory: two channels of
-	// rings over all ranks, again a minimum.
+	// or peer access, NCCL_P2P_DISABLE) and NCCL does not use cuMem host memory. It is the size of
+	// two channels of rings over all ranks, which is again a minimum.
 	Segments int64
 	// Arithmetic shows how Bytes was calculated, so that people can check it.
 	Arithmetic string
 }
 
-// SHMNeed returns what NCCL of a version reserves in the /dev/shm of a node with this number of
-// ranks, in a job of this number of nodes. The proxy of every rank and communicator has a pool of
-// operations there as soon as it connects to another node. 0 communicators count as 1, the default
-// process group. Every further group on GPUs (tensor, pipeline, expert parallelism) adds one on its
-// ranks.
+// SHMNeed returns what the given version of NCCL reserves in the /dev/shm of a node. ranks is the
+// number of ranks on the node, and nodes is the number of nodes in the job. The proxy of every rank
+// and communicator has a pool of operations in /dev/shm as soon as it connects to another node. 0
+// communicators count as 1, the default process group. Every further group on GPUs (tensor,
+// pipeline, expert parallelism) adds one communicator on its ranks.
 //
-// A version that is unknown or newer than the table gets the newest row, and one before 2.14 the
-// oldest. The arithmetic says so.
+// An unknown version, or one newer than the table, gets the newest row. A version before 2.14 gets
+// the oldest row. The arithmetic says so.
 //
 // Source: NVIDIA/nccl, proxy.cc, proxyProgressInit, v2.14.3-1 to v2.30.7-1.
 func SHMNeed(nccl string, ranks, nodes, communicators int) shmUse {
@@ -118,11 +118,11 @@ func count(n int, noun string) string {
 }
 
 // CuMemHostProbed reports whether every process with this library tests for itself whether cuMem
-// host memory works, on the NUMA node of its own GPU. If a machine's NUMA nodes differ, its ranks
-// then choose different transports.
+// host memory works. Each process tests on the NUMA node of its own GPU. If a machine's NUMA nodes
+// differ, its ranks may therefore choose different transports.
 //
 // driverCUDA is the CUDA version of the driver ("12.6"). "" means unknown and counts as the newest,
-// so that the test is not ruled out. env is the ranks' environment.
+// so that the result is not false for an unknown driver. env is the ranks' environment.
 //
 // Source: NVIDIA/nccl, misc/cudawrap.cc, ncclCuMemHostEnable: the test is in v2.26.3-1 and later
 // (issue 2190, PR 2059), in builds with CUDA 12.2 or later, by default with drivers of CUDA 12.6 or
@@ -146,8 +146,9 @@ func parameter(setting facts.Setting) (value int64, set bool) {
 	return value, setting.Value != ""
 }
 
-// Number returns a numeric variable as NCCL reads it, with strtoll and base 0 (misc/param.cc,
-// ncclLoadParam), and whether the text starts with a number. NCCL ignores what follows the number.
+// Number parses a numeric variable as NCCL does, with strtoll and base 0 (misc/param.cc,
+// ncclLoadParam). isNumber reports whether the text starts with a number. NCCL ignores what follows
+// the number.
 func Number(text string) (value int64, isNumber bool) {
 	const longest = 80 // longest notation of a 64-bit number
 	text = strings.TrimLeft(text, " \t\n\v\f\r")

@@ -15,10 +15,10 @@ import (
 // Transport is what ranks use to communicate, and why.
 type Transport struct {
 	// Name is NVLink, PCIe, shared memory, InfiniBand, RoCE, sockets or the name of a network
-	// plugin; "" if there is no other rank, or nothing is known.
+	// plugin. It is "" if there is no other rank, or if nothing is known.
 	Name string `json:"name"`
-	// Detail describes it further: "NV18 between all 8 GPUs", "mlx5_0 … mlx5_7, 8 × 400 Gbit/s,
-	// GPUDirect".
+	// Detail describes the transport further: "NV18 between all 8 GPUs", "mlx5_0 … mlx5_7, 8 × 400
+	// Gbit/s, GPUDirect".
 	Detail string `json:"detail,omitempty"`
 	Why    string `json:"why,omitempty"`
 }
@@ -30,15 +30,16 @@ type Transports struct {
 	domains  nvlinkDomains
 }
 
-// NewTransports looks at the whole fleet first, because NVLink may connect GPUs of several nodes.
+// NewTransports reads the facts of all nodes at once, because NVLink may connect GPUs of several
+// nodes.
 func NewTransports(p launch.Prediction, nodes []facts.Node) Transports {
 	t := Transports{Prediction: p, gpusUsed: p.GPUsUsed()}
 	t.domains = t.findDomains(nodes)
 	return t
 }
 
-// Between returns what the ranks of a node will use to reach the others: NCCL's choice, or gloo's
-// sockets if they compute on the CPU.
+// Between returns what the ranks of a node will use to reach other nodes: NCCL's choice, or gloo's
+// sockets if the ranks compute on the CPU.
 func (t Transports) Between(node *facts.Node) Transport {
 	switch {
 	case len(t.Hosts) < 2:
@@ -140,7 +141,7 @@ func sockets(node *facts.Node, choices []Choice, why string) Transport {
 	var parts []string
 	for _, choice := range choices {
 		if choice.Interface == "" {
-			return Transport{} // not seen, or an error that checks report
+			return Transport{} // the interfaces were not seen, or checks report the error
 		}
 		part := choice.Interface
 		at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == choice.Interface })
