@@ -304,7 +304,7 @@ var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // is one Env for every node and most variables are never read.
 type Env struct {
 	over, session, files []facts.Setting
-	instead              string // value of NCCL_CONF_FILE under which the node read its files
+	instead              string // the file that NCCL_CONF_FILE names, which replaces the one in the home directory
 	isNamed              bool
 }
 

@@ -26,7 +26,7 @@ func (r runner) pdshCommand() []string {
 	argv = append(argv, r.words...)
 	if !r.before("0.17.1") && r.VenvScript != "" {
 		source := "source " + r.VenvScript
-		if !r.before("0.17.5") { // earlier releases did not pass it
+		if !r.before("0.17.5") { // earlier releases left out the semicolon
 			source += ";"
 		}
 		argv = append(argv, source)

@@ -17,26 +17,27 @@ import (
 	"preflight/internal/text"
 )
 
-// DefaultAgentLife is how long an agent lives at most if Options.AgentLife is 0. It matters only if
-// the end of the connection does not reach the node.
+// DefaultAgentLife is the maximum life of an agent if Options.AgentLife is 0. The limit matters
+// only if the node does not learn that the connection has ended.
 const DefaultAgentLife = 15 * time.Minute
 
 // Agent is preflight's program running on a node. Its methods are safe for concurrent use.
 type Agent struct {
 	Hello Hello
-	// Offset is how far the node's wall clock is ahead of ours. It is known to within Uncertainty:
-	// half of the time between our last message and the agent's hello.
+	// Offset is how far the node's wall clock is ahead of the launching machine's. Offset is known
+	// to within Uncertainty, which is half of the time between our last message and the agent's
+	// hello.
 	Offset, Uncertainty time.Duration
 
 	command *command      // only the goroutine of listen reads its stdout
 	writing chan struct{} // holds one token: the right to write to stdin
 	untie   func() bool
-	every   time.Duration // between heartbeats
-	life    hostsys.Wait  // since its hello
-	busy    atomic.Bool   // as in its last message
+	every   time.Duration // interval between heartbeats
+	life    hostsys.Wait  // measures the time since the agent's hello
+	busy    atomic.Bool   // what Busy returns
 
 	mu      sync.Mutex
-	beating *time.Timer // until the next heartbeat
+	beating *time.Timer // fires at the next heartbeat
 	last    uint64      // ID of the last request
 	calls   map[uint64]*call
 	leaving bool          // Close was called
@@ -44,7 +45,7 @@ type Agent struct {
 	quit    chan struct{} // closed when we have closed the connection
 
 	err  *Error        // why the agent ended; set before dead is closed
-	dead chan struct{} // closed when no more input will come
+	dead chan struct{} // closed when no more answers will come
 }
 
 // call is a request that is waiting for its answer. parts has no buffer, so that a slow caller
@@ -55,14 +56,14 @@ type call struct {
 }
 
 // ErrNoAnswer is the error of a call to an agent that sends heartbeats but has not answered in
-// time. Its machine is busy, or the method hangs; nothing is known about the result.
+// time. Its machine is busy, or the method hangs. The result of the method is unknown.
 var ErrNoAnswer = errors.New("no answer")
 
 // Busy reports whether the agent's last message said that its machine delays it.
 func (a *Agent) Busy() bool { return a.busy.Load() }
 
-// NoAnswer returns the ErrNoAnswer of a call that waited for this long. It adds a note if the
-// launching machine was busy during the wait.
+// NoAnswer returns an error that wraps ErrNoAnswer, for a call that waited for the duration had. It
+// adds a note if the launching machine was busy during the wait.
 func NoAnswer(method string, had time.Duration, w hostsys.Wait) error {
 	why := w.Excuse("the launching machine")
 	if why != "" {
@@ -71,11 +72,11 @@ func NoAnswer(method string, had time.Duration, w hostsys.Wait) error {
 	return fmt.Errorf("%w to %s within %s%s", ErrNoAnswer, method, text.Duration(had.Seconds()), why)
 }
 
-// errClosed is the error of a call whose agent was closed in the meantime.
+// errClosed is the error of a call whose agent was closed before it answered.
 var errClosed = errors.New("the agent was closed")
 
-// agent makes an Agent of a delivery that ended with a hello, and sends it its node's name and its
-// maximum life.
+// agent makes an Agent of a delivery that ended with a hello. It sends the agent its node's name
+// and its maximum life.
 func (d *delivery) agent(hello Hello, o Options) *Agent {
 	half := time.Since(d.wrote) / 2
 	a := &Agent{
@@ -91,7 +92,7 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 		quit:        make(chan struct{}),
 		dead:        make(chan struct{}),
 	}
-	// What a login printed is reported; text between answers is kept separately.
+	// Text that the login printed is in the report; text between answers is kept separately.
 	d.stdout.noise = &noise{}
 	go a.listen(d.ending)
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
@@ -112,7 +113,7 @@ func (a *Agent) fail(cause Cause, detail map[string]string, err error) *Error {
 	return &Error{Host: a.command.host, Stage: StageTalk, Cause: cause, Detail: detail, Err: err}
 }
 
-// hangUp closes the connection and stores the reason of the first call.
+// hangUp closes the connection. It stores why; the reason of an earlier call remains.
 func (a *Agent) hangUp(why *Error) {
 	a.mu.Lock()
 	if a.cut == nil {
@@ -123,8 +124,8 @@ func (a *Agent) hangUp(why *Error) {
 	a.command.client.Close()
 }
 
-// Close lets the agent end, and cuts it off if it does not end quickly. The error is an *Error if
-// the agent did not end properly or had failed before.
+// Close tells the agent to end, and closes the connection if the agent does not end quickly. The
+// error is an *Error if the agent did not end properly or had failed before.
 func (a *Agent) Close() error {
 	a.untie()
 	a.mu.Lock()
@@ -135,7 +136,7 @@ func (a *Agent) Close() error {
 	})
 	defer late.Stop()
 	select {
-	case a.writing <- struct{}{}: // kept: nothing may be written any more
+	case a.writing <- struct{}{}: // the token is never returned, because nothing may be written any more
 		a.command.stdin.Close() // fails only on a connection that is gone
 	case <-a.dead:
 	}
@@ -147,11 +148,11 @@ func (a *Agent) Close() error {
 }
 
 // Call sends one request and passes every part of the answer to each, in order of arrival and one
-// at a time. Several calls may be waiting at the same time; a slow each delays the other calls to
-// this node. If ctx ends first, the method on the node is told to stop and Call returns at once.
+// at a time. Several calls may be waiting at the same time. A slow each delays the other calls to
+// this node. If ctx ends first, Call tells the node to stop the method and returns at once.
 //
-// The error is an *Error if the node is lost, silent or interrupted, and ErrNoAnswer if it is late.
-// Any other error is the method's own. Call does not check that a part is JSON.
+// The error is an *Error if the node is lost, silent or interrupted, and ErrNoAnswer if the answer
+// is late. Any other error comes from the method. Call does not check that a part is JSON.
 func (a *Agent) Call(ctx context.Context, method string, params any, each func(part string, body json.RawMessage)) error {
 	body, err := json.Marshal(params)
 	if err != nil {
@@ -221,23 +222,23 @@ func (a *Agent) unregister(id uint64) {
 	}
 }
 
-// cancel tells the node that no caller waits for request id any more.
+// cancel tells the node that no caller waits for the answer to request id any more.
 func (a *Agent) cancel(id uint64) {
 	ctx, stop := context.WithTimeout(context.Background(), closeGrace)
 	defer stop()
 	a.write(ctx, request{ID: id, Cancel: true})
 }
 
-// write sends one request. It returns nothing, because a failure shows up where answers are read.
-// If a node accepts nothing for a while after ctx ended, write closes the connection: half a
-// request must not be followed by another.
+// write sends one request. It returns no error, because a failure shows up where answers are read.
+// If a node accepts no bytes for a while after ctx ended, write closes the connection, because no
+// other request may follow half a request.
 func (a *Agent) write(ctx context.Context, r request) {
 	line, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // Params was marshalled before, and nothing else can fail
 	}
 	select {
-	case a.writing <- struct{}{}: // even if ctx has ended: without its node's name an agent answers nothing
+	case a.writing <- struct{}{}: // even if ctx has ended, because an agent that does not get its node's name answers nothing
 	default:
 		select {
 		case a.writing <- struct{}{}:
@@ -265,7 +266,7 @@ func (a *Agent) write(ctx context.Context, r request) {
 	_, _ = a.command.stdin.Write(append(line, '\n'))
 }
 
-// listen passes answers to calls until no more come.
+// listen passes answers to calls until no more answers come.
 func (a *Agent) listen(e ending) {
 	defer a.die()
 	for {
@@ -280,7 +281,7 @@ func (a *Agent) listen(e ending) {
 	}
 }
 
-// dispatch passes one line to the call that it answers. It drops heartbeats and answers to
+// dispatch passes one line to the call that the line answers. It drops heartbeats and answers to
 // cancelled calls. An answer to a call that never existed is garbage.
 func (a *Agent) dispatch(line []byte, e *ending) error {
 	var got answer
@@ -313,7 +314,7 @@ func (a *Agent) dispatch(line []byte, e *ending) error {
 	return nil
 }
 
-// conclude returns why the agent ended, after reading failed with err.
+// conclude returns why the agent ended. err is the error with which reading failed.
 func (a *Agent) conclude(err error, e ending) *Error {
 	e.exit = a.command.collectExit(err)
 	e.noise = a.command.stdout.noise.kept()

@@ -13,10 +13,10 @@ import (
 	"preflight/internal/text"
 )
 
-// Both ends of a connection regularly send a heartbeat, because a connection that is cut silently
-// looks like one without traffic. An agent that receives nothing ends, with its children. The
-// launching machine asks the carrier about a node that sends nothing. If the carrier gets no sign
-// of life either, the launching machine gives the node up.
+// Both ends of a connection regularly send a heartbeat, because a silently cut connection looks
+// like one without traffic. An agent that receives nothing ends, with its children. If a node sends
+// nothing, the launching machine asks the carrier for a sign of life. If the carrier gets none
+// either, the launching machine gives the node up.
 const (
 	// DefaultBeat is the interval if Options.Beat is 0.
 	DefaultBeat = 2 * time.Second
@@ -24,20 +24,21 @@ const (
 	// launching machine that is stopped for less than half a minute. patience and drainGrace
 	// together are how long an agent outlives its connection.
 	patience = 15
-	// headPatience is how many heartbeats the launching machine may miss. That is enough time for a
-	// carrier to prove what is wrong with the path (path.go of remote/ssh), which is more useful
-	// than silence.
+	// headPatience is how many heartbeats in a row the launching machine may miss. In that time a
+	// carrier can prove what is wrong with the path (path.go of remote/ssh), which is more useful
+	// than a report of silence.
 	headPatience = 10
 	// verdictTime is how long a carrier may take to get a sign of life from a silent node.
 	verdictTime = 2 * time.Second
 )
 
-// manyNodes is the number of nodes above which all heartbeats come half as often. Heartbeats are
-// most of the traffic of 10,000 idle agents and take a third of a CPU of the launching machine.
+// manyNodes is the number of nodes above which the interval between heartbeats is doubled.
+// Heartbeats are most of the traffic of 10,000 idle agents and take a third of a CPU of the
+// launching machine.
 const manyNodes = 2000
 
-// beatOf returns the interval for a run with this number of nodes. It is shorter than the time
-// limit of any request, so that a busy node sends something within it.
+// beatOf returns the interval for a run with the given number of nodes. The interval is shorter
+// than the time limit of any request, so that a busy node sends something within that limit.
 func beatOf(nodes int) time.Duration {
 	if nodes > manyNodes {
 		return 2 * DefaultBeat
@@ -45,16 +46,16 @@ func beatOf(nodes int) time.Duration {
 	return DefaultBeat
 }
 
-// ear is a stream that records whether anything arrives. It counts bytes and not lines, because a
-// long line takes time on a slow connection.
+// ear is a stream that records whether anything arrives. It counts bytes rather than lines, because
+// a long line takes time on a slow connection.
 type ear struct {
 	in        io.Reader
-	patience  int          // in heartbeats
-	received  atomic.Int64 // bytes
-	last      atomic.Int64 // when bytes last came, as the time since loaded; 0 before
+	patience  int          // number of heartbeats that may be missed
+	received  atomic.Int64 // number of bytes
+	last      atomic.Int64 // when bytes last came, as the time since loaded; 0 if none have come
 	listening atomic.Bool
 
-	// These belong to the goroutine that counts heartbeats.
+	// Only the goroutine that counts heartbeats uses these fields.
 	before int64
 	missed int
 	late   time.Duration // hostsys.Late at the last heartbeat
@@ -74,15 +75,15 @@ func (e *ear) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// heard reports whether anything has come during a wait and within one and a half intervals, which
-// shows that the other end is alive.
+// heard reports whether bytes have come during the wait w and within the last one and a half
+// intervals. If so, the other end is alive.
 func (e *ear) heard(w hostsys.Wait, every time.Duration) bool {
 	silent := time.Since(loaded) - time.Duration(e.last.Load())
 	return silent < min(w.Took(), every*3/2)
 }
 
-// beat is called once per interval and reports whether too many have passed in silence. It counts
-// intervals instead of time, so that a suspended process misses only one.
+// beat must be called once per interval. It reports whether too many intervals have passed in
+// silence. It counts intervals instead of time, so that a suspended process misses only one.
 func (e *ear) beat(every time.Duration) (silent bool) {
 	came, late := e.received.Load(), hostsys.Late()
 	switch {
@@ -95,8 +96,9 @@ func (e *ear) beat(every time.Duration) (silent bool) {
 	return e.missed >= e.patience
 }
 
-// unheard is the failure of an agent that reports that it ended because we were silent. If this
-// machine stood still, the caller notices that itself (hostsys.Anew) and starts again.
+// unheard returns the failure of an agent that ended because it received nothing from the launching
+// machine. If the launching machine stood still, the caller notices that itself (hostsys.Anew) and
+// starts again.
 func (a *Agent) unheard(seconds float64) *Error {
 	if a.life.Busy() > 0 {
 		return a.fail(HeadBusy, nil, fmt.Errorf("the agent got nothing from the launching machine for %.1f s, and ended", seconds))
@@ -141,8 +143,8 @@ func (a *Agent) die() {
 	}
 }
 
-// listenHarder asks the carrier about a node whose agent is silent. If its server answers, the node
-// is busy, and the deadline of the call decides.
+// listenHarder asks the carrier about a node whose agent is silent. If the node's server answers,
+// the node is busy, and the deadline of the call decides.
 func (a *Agent) listenHarder() {
 	w := hostsys.BeginWait()
 	ctx, cancel := context.WithTimeout(context.Background(), verdictTime)

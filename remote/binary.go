@@ -20,14 +20,14 @@ import (
 	"sync"
 )
 
-// Binary is a program that can be sent to nodes and is an agent there.
+// Binary is an executable that can be sent to nodes and run there as an agent.
 type Binary struct {
 	Hash    string `json:"sha256"` // SHA-256 of the file in hex, part of its name on the nodes
 	BuildID string `json:"build"`  // Go build ID, which the agent's hello repeats
-	Loader  string `json:"loader"` // path of the dynamic loader it needs, "" for a static one
-	Size    int64  `json:"size"`   // bytes
+	Loader  string `json:"loader"` // path of the dynamic loader that the file needs, "" for a static file
+	Size    int64  `json:"size"`   // size in bytes
 
-	// Gzip returns the compressed file, which is shared by all nodes that need it.
+	// Gzip returns the compressed file. All nodes that need the file share the result.
 	Gzip func() ([]byte, error) `json:"-"`
 }
 
@@ -52,7 +52,7 @@ func OpenBinary(path string) (*Binary, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	b := &Binary{Hash: hex.EncodeToString(sum.Sum(nil)), BuildID: id, Loader: loader, Size: size}
-	// Nodes wait for the compression. A better level saves a tenth of the bytes and takes eight
+	// Nodes wait for the compression. A better level would save a tenth of the bytes and take eight
 	// times as long.
 	b.Gzip = sync.OnceValues(func() ([]byte, error) { return compress(path, gzip.BestSpeed, "") })
 	return b, nil
@@ -67,7 +67,7 @@ func (b *Binary) unpacked() (io.Reader, error) {
 	return gzip.NewReader(bytes.NewReader(packed))
 }
 
-// compress packs a file; comment goes into the gzip header.
+// compress compresses a file with gzip and puts comment into the gzip header.
 func compress(path string, level int, comment string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -89,8 +89,8 @@ func compress(path string, level int, comment string) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// Pack compresses the executable at path as well as gzip can. It stores what [Packed] returns in
-// the header, which the nodes' gzip ignores.
+// Pack compresses the executable at path with gzip's best compression. It stores what [Packed]
+// returns in the gzip header, which the nodes' gzip ignores.
 func Pack(path string) ([]byte, error) {
 	b, err := OpenBinary(path)
 	if err != nil {
@@ -103,8 +103,8 @@ func Pack(path string) ([]byte, error) {
 	return compress(path, gzip.BestCompression, string(comment))
 }
 
-// Packed returns the executable that [Pack] compressed into text. It reads only the header. whole
-// returns the full text; nodes verify its content.
+// Packed returns the executable that [Pack] compressed into text. It reads only the gzip header.
+// whole returns the full text, whose content the nodes verify.
 func Packed(text io.Reader, whole func() ([]byte, error)) (*Binary, error) {
 	z, err := gzip.NewReader(text)
 	if err != nil {
@@ -120,7 +120,8 @@ func Packed(text io.Reader, whole func() ([]byte, error)) (*Binary, error) {
 // self is the running executable, even if its file has been replaced.
 const self = "/proc/self/exe"
 
-// machines are the Linux architectures that preflight may be built for, by their names in uname -m.
+// machines maps the names of Linux architectures in uname -m to Go's names, for the architectures
+// that preflight may be built for.
 var machines = map[string]string{
 	"x86_64":      "amd64",
 	"aarch64":     "arm64",
@@ -130,13 +131,13 @@ var machines = map[string]string{
 	"loongarch64": "loong64",
 }
 
-// goarch returns Go's name for an architecture, or the name itself if Go has none.
+// goarch returns Go's name for an architecture, or machine itself if Go has no name for it.
 func goarch(machine string) string {
 	return cmp.Or(machines[machine], machine)
 }
 
-// Own returns the running executable as an agent for machines like this one. For other platforms
-// the error wraps os.ErrNotExist and names what provides an agent.
+// Own returns the running executable as an agent for machines of the same platform. For other
+// platforms the error wraps os.ErrNotExist and names what provides an agent.
 func Own(goos, arch string) (*Binary, error) {
 	if runtime.GOOS != "linux" || goos != "linux" || arch != runtime.GOARCH {
 		return nil, NoBinary(goos, arch)
@@ -151,8 +152,8 @@ func NoBinary(goos, arch string) error {
 	return fmt.Errorf("this preflight carries no agent for %s/%s: `make cross ARCHES=%s` builds one that does: %w", goos, arch, arch, os.ErrNotExist)
 }
 
-// ownBuildID is the Go build ID of this process, "" if the system does not let a process read its
-// executable.
+// ownBuildID returns the Go build ID of this process, "" if the system does not let a process read
+// its own executable.
 var ownBuildID = sync.OnceValue(func() string {
 	f, err := os.Open(self)
 	if err != nil {
@@ -166,9 +167,9 @@ var ownBuildID = sync.OnceValue(func() string {
 	return id
 })
 
-// buildID reads the build ID note of the Go linker from an ELF file, "" if the linker was told not
-// to write one. Layout: cmd/internal/buildid/note.go (Go 1.26), ELF note with name "Go\0\0" and
-// type 4.
+// buildID returns the build ID in the note of the Go linker in an ELF file, "" if the linker was
+// told not to write one. Layout: cmd/internal/buildid/note.go (Go 1.26), ELF note with name
+// "Go\0\0" and type 4.
 func buildID(r io.ReaderAt) (string, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -193,7 +194,7 @@ func buildID(r io.ReaderAt) (string, error) {
 	return string(note[header : header+size]), nil
 }
 
-// loader returns the dynamic loader that an ELF file needs, "" for none.
+// loader returns the path of the dynamic loader that an ELF file needs, "" for none.
 func loader(r io.ReaderAt) (string, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -212,5 +213,5 @@ func loader(r io.ReaderAt) (string, error) {
 	return "", nil
 }
 
-// maxPath is Linux's PATH_MAX.
+// maxPath is Linux's PATH_MAX, the maximum length of a path.
 const maxPath = 4096

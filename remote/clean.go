@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Clean removes every agent of ours from a node, in all places where a delivery may have put one,
-// and the directories that are empty afterwards. It returns the removed paths, escaped. It also
-// removes builds that are running, which does not affect the running processes.
+// Clean removes all of preflight's agents from a node, from all places where a delivery may have
+// put one. It also removes the directories that are empty afterwards. It returns the removed paths,
+// escaped. Clean also removes builds that are running, which does not affect the running processes.
 //
-// The error is an *Error if the node could not be reached, and otherwise names what could not be
-// removed. The Trace is never nil.
+// The error is an *Error if the node could not be reached. Otherwise the error names what could not
+// be removed. The Trace is never nil.
 func (c *Client) Clean(ctx context.Context, name string) (removed []string, trace *Trace, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -54,7 +54,7 @@ type cleaning struct {
 	removed, kept []string
 }
 
-// run cleans the node at the other end of a connection, and closes the connection.
+// run runs clean.sh on the node at the other end of a connection, and closes the connection.
 func (s *cleaning) run(client Connection) *Error {
 	raw, input := s.commandFor(cleanCommand, cleanInside)
 	command, failure := run(client, s.host, raw)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The commands that run on a node. They are constants: what differs from node to node is sent on
-// stdin, so that no shell ever parses data.
+// The commands that run on a node. They are constants: values that differ from node to node are
+// sent on stdin, so that no shell ever parses data.
 var (
 	//go:embed say.sh
 	sayScript string
@@ -36,9 +36,9 @@ var (
 	cleanInside   = wrap(sayScript+outsideScript, sayScript+commonScript+cleanScript)
 )
 
-// wrap makes a command of a script, and of further scripts that are its arguments. Every login
-// shell passes the command to /bin/sh unchanged: bash, dash, zsh, ksh, tcsh and fish agree about
-// text in single quotes as long as it has no quote, backslash, exclamation mark or newline.
+// wrap returns a command that runs a script with arguments, which may be further scripts. Every
+// login shell passes the command to /bin/sh unchanged: bash, dash, zsh, ksh, tcsh and fish agree
+// about text in single quotes as long as it has no quote, backslash, exclamation mark or newline.
 func wrap(script string, arguments ...string) string {
 	command := "exec /bin/sh -c " + quoted(script)
 	for i, argument := range arguments {
@@ -50,7 +50,7 @@ func wrap(script string, arguments ...string) string {
 	return command
 }
 
-// quoted returns a script as one line in single quotes.
+// quoted returns a script as one line, in single quotes.
 func quoted(script string) string {
 	var words []string
 	for line := range strings.Lines(script) {
@@ -61,12 +61,12 @@ func quoted(script string) string {
 	return "'" + strings.Join(words, " ") + "'"
 }
 
-// closeGrace is how long a command may take to end after it closed its stdout, and an agent after
-// its stdin was closed.
+// closeGrace is how long a command may take to end after it closed its stdout. An agent may take as
+// long after its stdin was closed.
 const closeGrace = time.Second
 
-// command is one of our commands running on a node. All methods except abandon must be called by
-// one goroutine at a time.
+// command is one of preflight's commands that runs on a node. Only one goroutine at a time may call
+// its methods, except abandon.
 type command struct {
 	host    string
 	client  Connection
@@ -77,7 +77,7 @@ type command struct {
 	stderr  *Tail
 }
 
-// run starts a command on a connection. The command then owns the connection, even if it does not
+// run starts a command on a connection. The command then owns the connection, even if it fails to
 // start.
 func run(client Connection, host, text string) (*command, *Error) {
 	stderr := &Tail{Full: func() { client.Close() }}
@@ -92,16 +92,16 @@ func run(client Connection, host, text string) (*command, *Error) {
 		stdin: process.Stdin, ear: watched, stdout: newLineReader(watched), stderr: stderr}, nil
 }
 
-// exit is how a command ended, as far as this side can tell.
+// exit says how a command ended, as far as the launching machine can tell.
 type exit struct {
 	Exit
-	read   error  // why there is no further line: io.EOF, io.ErrUnexpectedEOF, *tooMuch
-	lost   error  // why the connection ended; nil while it is open
-	stderr string // the end of its output, escaped
+	read   error  // why no further line came: io.EOF, io.ErrUnexpectedEOF, *tooMuch
+	lost   error  // why the connection ended; nil while the connection is open
+	stderr string // the end of the command's stderr, escaped
 }
 
-// collectExit collects how the command ended, after reading its stdout failed with err. It closes
-// the connection.
+// collectExit returns how the command ended. err is the error with which reading its stdout failed.
+// collectExit closes the connection.
 func (c *command) collectExit(err error) exit {
 	defer c.client.Close()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -123,12 +123,12 @@ func (c *command) collectExit(err error) exit {
 	return e
 }
 
-// LastMoment is how long before the end of a wait the waiting side checks the node.
+// LastMoment returns how long before the end of a wait the waiting side checks the node.
 func LastMoment(left time.Duration) time.Duration { return min(left/4, time.Second) }
 
 // watchdog closes the connection of a command that takes too long. Shortly before ctx's deadline,
-// while there is time for an answer, it asks the server for a sign of life: if the node answers,
-// its shell is stuck; if not, the node itself is frozen.
+// while there is time for an answer, it asks the node's server for a sign of life. If the server
+// answers, the node's shell is stuck. If not, the node itself is frozen.
 type watchdog struct {
 	client  Connection
 	timer   *time.Timer
@@ -167,33 +167,33 @@ func (w *watchdog) report(alive bool) {
 	w.late, w.alive = true, alive
 }
 
-// verdict reports whether the time ran out, and whether the node was alive then.
+// verdict reports whether the time ran out, and whether the node was alive at that moment.
 func (w *watchdog) verdict() (late, alive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.late, w.alive
 }
 
-// dismiss ends the watch. It returns false if the watchdog has closed the connection or is about
-// to.
+// dismiss ends the watch. It returns false if the watchdog has closed the connection or is about to
+// close it.
 func (w *watchdog) dismiss() bool {
 	w.lookout.Dismiss()
 	inTime := w.timer == nil || w.timer.Stop()
 	return w.stop() && inTime
 }
 
-// Tail keeps the end of what a command writes to stderr.
+// Tail keeps the end of the text that a command writes to stderr.
 type Tail struct {
 	mu    sync.Mutex
 	kept  []byte
 	total int
-	Full  func() // called once if there is too much
+	Full  func() // called once if the command writes too much
 }
 
 const maxTail = 4 << 10
 
-// ReadFrom reads everything, as [io.Copy] asks. io.Copy's own buffer of 32 KiB per node would be
-// most of the memory of an idle agent.
+// ReadFrom reads everything from a reader, which [io.Copy] prefers to its own buffer. That buffer
+// of 32 KiB per node would be most of the memory of an idle agent.
 func (t *Tail) ReadFrom(from io.Reader) (total int64, err error) {
 	part := make([]byte, 512)
 	for {
@@ -215,7 +215,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	before := t.total
 	t.total += len(p)
 	t.kept = append(t.kept, p...)
-	if len(t.kept) > 2*maxTail { // moving the rest for each line of a flood would take a minute
+	if len(t.kept) > 2*maxTail { // moving the kept text for each line of a flood would take a minute
 		t.kept = append(t.kept[:0], lastOf(t.kept)...)
 	}
 	if before <= maxTotal && t.total > maxTotal {
@@ -227,14 +227,14 @@ func (t *Tail) Write(p []byte) (int, error) {
 // lastOf returns the part of text that a tail keeps.
 func lastOf(text []byte) []byte { return text[max(0, len(text)-maxTail):] }
 
-// spent reports whether the command wrote more than it may.
+// spent reports whether the command wrote more than it may write.
 func (t *Tail) spent() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.total > maxTotal
 }
 
-// Text returns what was kept, escaped, with lines joined by "; ".
+// Text returns the kept text, escaped, with its lines joined by "; ".
 func (t *Tail) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -50,14 +50,14 @@ import (
 // Nothing is sent after the bytes until the next line comes, because some head(1) read further than
 // they were asked to.
 
-// maxPlaces is larger than the number of directories that deliver.sh tries.
+// maxPlaces is a limit above the number of directories that deliver.sh tries.
 const maxPlaces = 10
 
-// portion is how many bytes of a binary are in transit at a time. The node's sshd buffers what the
-// node has not unpacked yet, and moves it into a larger buffer with every packet, up to the 2 MiB
-// of a channel's window. If the binary is sent at once, that is most of the server's work. Each
-// portion costs a process and a round trip. Source: sshbuf_allocate in sshbuf.c,
-// CHAN_SES_WINDOW_DEFAULT in channels.h, OpenSSH 9.2.
+// portion is how many bytes of a binary are in transit at a time. The node's sshd buffers the bytes
+// that the node has not unpacked yet. With every packet, sshd moves them into a larger buffer, up
+// to the 2 MiB of a channel's window. If the binary were sent at once, that would be most of the
+// server's work. On the other hand, each portion costs a process and a round trip. Source:
+// sshbuf_allocate in sshbuf.c, CHAN_SES_WINDOW_DEFAULT in channels.h, OpenSSH 9.2.
 const portion = 768 << 10
 
 // delivery is one dialogue with deliver.sh.
@@ -66,16 +66,16 @@ type delivery struct {
 	ending
 	tag       string
 	wrote     time.Time // when our last write began
-	needs     int       // how often it asked for the binary
-	distrusts int       // how often it distrusted a cached binary
+	needs     int       // how often the script asked for the binary
+	distrusts int       // how often the script distrusted a cached binary
 
 	homes  *homes
-	dir    string    // the directory for which it last needed the binary
-	copy   *sent     // the copy on its way to it, nil for none
+	dir    string    // the directory for which the script last needed the binary
+	copy   *sent     // the copy on its way to dir, nil for none
 	left   io.Reader // the rest of the binary, nil after all of it has been sent
-	looked bool      // it has looked again for a copy that another node got
+	looked bool      // the script has looked again for a copy that another node got
 
-	distrusted string                                   // the first distrusted file and why, "" for none
+	distrusted string                                   // the first distrusted file and the reason, "" for none
 	binary     func(goos, arch string) (*Binary, error) // nil if nothing is delivered
 }
 
@@ -127,25 +127,25 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	return nil, d.explain()
 }
 
-// tag returns a name that no other delivery has, on any node that shares the home.
+// tag returns a name that no other delivery has on any node that shares the home directory.
 func tag() string {
 	var random [8]byte
 	rand.Read(random[:]) // never fails, by its documentation
 	return hex.EncodeToString(random[:])
 }
 
-// Write sends some of our side of the dialogue. On a busy machine it returns long after the node
-// has received it.
+// Write sends part of the launching machine's side of the dialogue. On a busy machine it may return
+// long after the node has received that part.
 func (d *delivery) Write(piece []byte) (int, error) {
 	d.wrote = time.Now()
 	return d.stdin.Write(piece)
 }
 
-// write sends text. A failure shows up in the next read, together with its reason.
+// write sends text. If that fails, the next read returns the failure with its reason.
 func (d *delivery) write(text string) { _, _ = io.WriteString(d, text) }
 
 // dialogue answers the script until the agent says hello. The error is an *Error if the failure is
-// known already, and otherwise why reading ended.
+// already known. Otherwise it is the reason why reading ended.
 func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 	defer d.arrived(false)
 	for {
@@ -191,8 +191,8 @@ func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 	}
 }
 
-// arrived ends the copy that is on its way, if any. Anything that a node says after it ends the
-// copy, and only an agent's hello means that it was installed.
+// arrived records that the copy on its way, if any, has ended. Any line that the node sends after a
+// copy ends the copy, but only an agent's hello means that the copy was installed.
 func (d *delivery) arrived(well bool) {
 	if d.copy != nil {
 		d.copy.end(well)
@@ -200,7 +200,7 @@ func (d *delivery) arrived(well bool) {
 	}
 }
 
-// supply sends the binary that a node needs, or makes the node look again.
+// supply sends the binary that a node needs, or makes the node look for it again.
 func (d *delivery) supply(ctx context.Context, need []string) error {
 	if len(need) != 6 {
 		return d.garbage([]byte(strings.Join(need, " ")))
@@ -248,22 +248,24 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 	return nil
 }
 
-// Calling returns a command for many nodes at the same time, and the value of the variable that it
-// reads. If the agent is already on the node, it starts and calls us as line says. Otherwise the
-// command reports that, and ends.
+// Calling returns a command that many nodes run at the same time, and the value of the variable
+// that the command reads. If the agent is already on the node, it starts and calls back as line
+// says. Otherwise the command reports that the agent is missing, and ends.
 func Calling(binary func(goos, arch string) (*Binary, error), variable string, line []byte) (command, value string) {
 	return fmt.Sprintf(`t=$%s; unset %[1]s; echo "$t" | %s`, variable, deliverCommand), fmt.Sprintf("call %s\n%s", offer(binary), line)
 }
 
-// Porter is a Connection whose carrier may have its own way to put one file on many nodes.
+// Porter is a Connection whose carrier may have its own way to copy one file to many nodes.
 type Porter interface {
-	// Bring writes a file to a path on the node where none exists, and reports whether it did.
+	// Bring writes a new file to a path on the node, and reports whether it succeeded. The path
+	// must not exist.
 	Bring(ctx context.Context, path string, content []byte) bool
 }
 
-// brought makes the carrier put the packed binary on the node, and reports whether it did. It does
-// not for a directory to which others deliver as well, according to their tags; that one gets a
-// single copy (share.go). dir comes from the node and is not trusted.
+// brought makes the carrier put the packed binary on the node, and reports whether the carrier did.
+// The carrier is not used for a directory to which other deliveries copy as well, according to
+// their tags. Such a directory gets a single copy (share.go). dir comes from the node and is not
+// trusted.
 func (d *delivery) brought(ctx context.Context, b *Binary, how, tags, dir string) bool {
 	porter, ok := d.client.(Porter)
 	if !ok || d.words != nil || how != "gzip" || tags != "-" || !path.IsAbs(dir) || strings.ContainsFunc(dir, unicode.IsControl) {
@@ -282,7 +284,7 @@ func (d *delivery) brought(ctx context.Context, b *Binary, how, tags, dir string
 	return porter.Bring(ctx, path.Join(dir, "preflight-"+b.Hash+".0"), packed)
 }
 
-// send writes a binary in the form that the node can unpack.
+// send starts to write a binary in the form that the node can unpack.
 func (d *delivery) send(b *Binary, how string) error {
 	packed, err := b.Gzip()
 	if err != nil {
@@ -302,15 +304,15 @@ func (d *delivery) send(b *Binary, how string) error {
 	return nil
 }
 
-// sendOn sends the next portion. As with write, errors show up in the next read.
+// sendOn sends the next portion. As with write, the next read returns a failure.
 func (d *delivery) sendOn() {
 	if _, err := io.CopyN(d, d.left, portion); err != nil {
 		d.left = nil
 	}
 }
 
-// greeted reads the agent's hello and verifies that it is the right build: the file of that hash
-// may have been replaced.
+// greeted parses the agent's hello and verifies that the agent is the right build, because the file
+// with the expected hash in its name may have been replaced.
 func (d *delivery) greeted(line []byte) (Hello, error) {
 	var g struct {
 		Hello *Hello `json:"hello"`
@@ -322,7 +324,7 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	for _, raw := range []*string{&h.Build, &h.OS, &h.Arch, &h.Host, &h.Path} {
 		*raw = text.Escape((*raw)[:min(len(*raw), maxTail)])
 	}
-	if d.binary == nil { // it was not delivered by us
+	if d.binary == nil { // preflight did not deliver the agent
 		d.hello = true
 		return h, nil
 	}
@@ -334,9 +336,9 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	return h, nil
 }
 
-// offer returns what every node is told about the available binaries: for each machine, by its name
-// in uname, the hash and the size. If the only one is for machines like this one, it is offered to
-// any node, which then need not find out its own machine.
+// offer returns the words that tell every node which binaries are available: for each machine name
+// of uname, the hash and the size. If the only binary is for machines like the launching machine,
+// it is offered to any node. The node then need not find out its own machine name.
 func offer(binary func(goos, arch string) (*Binary, error)) string {
 	var words []string
 	for _, machine := range slices.Sorted(maps.Keys(machines)) {

@@ -16,7 +16,7 @@ import (
 	"preflight/internal/text"
 )
 
-// ending is everything that is known about a command that ended too early. The failure is
+// ending holds everything that is known about a command that ended too early. The failure is
 // determined from this value alone.
 type ending struct {
 	host string
@@ -24,21 +24,21 @@ type ending struct {
 	entrance
 	runs         bool     // the server accepted our command
 	spoke        bool     // our script ran
-	acknowledged bool     // it got our first line
+	acknowledged bool     // our script got our first line
 	pushed       bool     // the binary was sent
 	hello        bool     // the agent said hello
 	failed       string   // exit status of a binary that did not start after it was delivered
-	tried        []string // directories that it could not use, and why
-	none         bool     // it has no directory left to try
+	tried        []string // directories that the script could not use, and why
+	none         bool     // the script has no directory left to try
 	noise        []string
 }
 
-// fail returns a failure of this ending's node at a stage.
+// fail returns a failure of this node at a stage.
 func (e *ending) fail(stage Stage, cause Cause, detail map[string]string, err error) *Error {
 	return &Error{Host: e.host, Stage: stage, Cause: cause, Detail: detail, Err: err}
 }
 
-// stage returns how far the command had come.
+// stage returns the stage that the command had reached.
 func (e *ending) stage() Stage {
 	switch {
 	case e.hello:
@@ -55,7 +55,7 @@ func (e *ending) stage() Stage {
 	return StageStart
 }
 
-// explain determines the failure.
+// explain returns the failure that ended the command.
 func (e *ending) explain() *Error {
 	if excess, ok := errors.AsType[*tooMuch](e.read); ok {
 		return e.fail(e.stage(), TooMuch, map[string]string{"limit": excess.limit}, excess)
@@ -85,8 +85,8 @@ func (e *ending) explain() *Error {
 	return e.explainStart()
 }
 
-// explainShell is for commands that never got as far as our script, or whose script found nothing
-// to read.
+// explainShell returns the failure of a command that never reached our script, or whose script got
+// no input.
 func (e *ending) explainShell() *Error {
 	messages, signal := e.output(), ""
 	if e.Signal != "" {
@@ -119,7 +119,7 @@ func (e *ending) explainShell() *Error {
 	return fail(ForcedCommand, "the login runs another program instead of preflight's command: "+messages)
 }
 
-// explainDirectories is for nodes without a directory for the agent.
+// explainDirectories returns the failure of a node that has no directory for the agent.
 func (e *ending) explainDirectories() *Error {
 	all := strings.Join(e.tried, "; ")
 	cause, text := NoDirectory, "no private directory for the agent: "
@@ -136,7 +136,7 @@ func (e *ending) explainDirectories() *Error {
 	return e.fail(StageDeliver, cause, map[string]string{"tried": all}, errors.New(text+all))
 }
 
-// explainStart is for an agent that is on the node and does not start.
+// explainStart returns the failure of an agent that is on the node but does not start.
 func (e *ending) explainStart() *Error {
 	status := e.Status
 	if failed, err := strconv.Atoi(e.failed); err == nil {
@@ -165,7 +165,7 @@ func (e *ending) explainStart() *Error {
 	return e.exited()
 }
 
-// exited is for an agent that ended by itself.
+// exited returns the failure of an agent that ended by itself.
 func (e *ending) exited() *Error {
 	status, how := "", "without an exit status"
 	if code := e.Status; code >= 0 {
@@ -176,8 +176,9 @@ func (e *ending) exited() *Error {
 		fmt.Errorf("the agent ended %s%s", how, after(e.stderr)))
 }
 
-// overdue returns the failure of a dialogue that was ended by the time limit, the user or the path
-// watch; nil if it ended by itself. Only a login that echoes its input would print tag.
+// overdue returns the failure of a dialogue that the time limit, the user or the path watch ended.
+// It returns nil if the dialogue ended by itself. If the output contains tag, the login echoes its
+// input.
 func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began time.Time) *Error {
 	if hole := dog.client.Broken(); hole != nil {
 		hole.Host, hole.Stage = e.host, e.stage()
@@ -194,8 +195,8 @@ func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began t
 	return e.interrupted(ctx, "answer", text.Duration(time.Since(began).Seconds()))
 }
 
-// stuck is for a command that was still running when the time was up. echoed says that it printed
-// what we sent.
+// stuck returns the failure of a command that was still running when the time was up. echoed means
+// that the command printed what we sent.
 func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 	messages := e.output()
 	switch {
@@ -219,7 +220,7 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 		fmt.Errorf("nothing came for the rest of the %s, not even from the server", waited))
 }
 
-// output returns everything that was printed, except for our own lines.
+// output returns everything that was printed except preflight's own lines.
 func (e *ending) output() string {
 	words := e.noise
 	if e.stderr != "" {
@@ -228,7 +229,7 @@ func (e *ending) output() string {
 	return strings.Join(words, "; ")
 }
 
-// after appends another program's message to ours, if there is one.
+// after returns another program's message in a form that can be appended to ours, "" for none.
 func after(words string) string {
 	if words == "" {
 		return ""
@@ -236,8 +237,8 @@ func after(words string) string {
 	return ": " + words
 }
 
-// Messages of other programs: shadow's nologin, sudo, sshd, git hosts, bash and dash, GNU and musl
-// loaders, coreutils and busybox.
+// Messages of other programs: shadow's nologin, sudo, sshd, git hosts, bash and dash, the loaders
+// of GNU and musl, coreutils and busybox.
 var (
 	ptyWords = []string{
 		"pty allocation", "pty required", "requires a pty", "pseudo-terminal", "must have a tty",
@@ -257,32 +258,33 @@ var (
 	formatWords = []string{"Exec format error", "cannot execute binary file", "ELF: not found"}
 )
 
-// lostShell is sshd's perror for a login shell that cannot be executed.
+// lostShell matches sshd's perror message for a login shell that cannot be executed.
 var lostShell = lazyregexp.New(`^/[^ ;]+: (No such file or directory|Permission denied)$`)
 
 // notText matches escaped bytes that occur in no text.
 var notText = lazyregexp.New(`\\x(00|[89a-f][0-9a-f])`)
 
-// noProgram is the message of dash, bash and busybox's ash when one of deliver.sh's first programs
-// in a directory is missing.
+// noProgram matches the message of dash, bash and busybox's ash if one of the first programs that
+// deliver.sh uses in a directory is missing.
 var noProgram = lazyregexp.New(`\b(mkdir|ls|cat): (command )?not found`)
 
-// takenMark is deliver.sh's mark for something that has the name of our directory and is not ours.
+// takenMark is deliver.sh's mark for a file or directory that has the name of preflight's directory
+// but belongs to someone else.
 const takenMark = "(taken: "
 
 // noexecMark is deliver.sh's mark for a directory from which no program can run.
 const noexecMark = "(noexec)"
 
-// looseMarks are its marks for a directory that others may change. In this case the mount is not to
-// blame.
+// looseMarks lists deliver.sh's marks for a directory that other users may change. With such a
+// mark, the mount is not to blame.
 var looseMarks = []string{"(mode is not 0700)", "(others may write to its parent)"}
 
 func containsAny(text string, words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 }
 
-// interrupted returns the failure of waiting for something under ctx after ctx has ended, nil while
-// ctx is alive. waited is how long the wait was.
+// interrupted returns the failure of waiting for something under ctx after ctx has ended. It
+// returns nil while ctx is alive. waited says how long the wait was.
 func (e *ending) interrupted(ctx context.Context, what, waited string) *Error {
 	switch err := ctx.Err(); {
 	case err == nil:
@@ -294,12 +296,12 @@ func (e *ending) interrupted(ctx context.Context, what, waited string) *Error {
 	}
 }
 
-// garbage is a line with our marker that cannot be parsed.
+// garbage returns the failure for a line that has our marker but cannot be parsed.
 func (e *ending) garbage(line []byte) *Error {
 	return e.nonsense(text.Escape(string(line[:min(len(line), noiseWidth)])))
 }
 
-// nonsense is escaped text in place of an answer.
+// nonsense returns the failure for escaped text that came instead of an answer.
 func (e *ending) nonsense(text string) *Error {
 	return e.fail(e.stage(), Garbage, map[string]string{"text": text}, fmt.Errorf("its output is not the agent's: %s", text))
 }

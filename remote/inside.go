@@ -19,8 +19,8 @@ import (
 //	enters   it has read the words
 //	absent   the program that should enter is not installed
 
-// Enterable returns what is wrong with the words that enter a container, nil if they are fine: each
-// must fit into one line.
+// Enterable returns what is wrong with the words that enter a container, nil if they are fine. Each
+// word must fit into one line.
 func Enterable(words []string) error {
 	if len(words) == 0 {
 		return errors.New("it is empty")
@@ -36,11 +36,12 @@ func Enterable(words []string) error {
 	return nil
 }
 
-// entrance is the way into the ranks' container on a node. Its zero value is the node itself.
+// entrance holds the words that enter the ranks' container on a node. Its zero value means the node
+// itself.
 type entrance struct {
 	words   []string
 	passed  bool // the node's own shell has read the words
-	absent  bool // the first word is not a program there
+	absent  bool // the first word is not a program on the node
 	entered bool // our script runs in the container
 }
 
@@ -52,7 +53,8 @@ func (c *Client) entrance(name string) entrance {
 	return entrance{words: c.options.In(name)}
 }
 
-// commandFor returns which of two commands to run, and what to send it before anything else.
+// commandFor returns one of two commands, and the input to send before anything else. direct runs
+// on the node itself, and behind enters the container.
 func (e entrance) commandFor(direct, behind string) (command, input string) {
 	if e.words == nil {
 		return direct, ""
@@ -72,8 +74,8 @@ func (e *entrance) handleLine(verb string) {
 	}
 }
 
-// explainEntrance determines why our command could not enter the ranks' container, from the
-// messages of the program that should enter.
+// explainEntrance returns why our command could not enter the ranks' container. It finds the cause
+// in the messages of the program that should enter.
 func (e *ending) explainEntrance() *Error {
 	program, messages := text.Escape(e.words[0]), e.output()
 	fail := func(c Cause, text string) *Error {
@@ -93,8 +95,8 @@ func (e *ending) explainEntrance() *Error {
 	return fail(NotEntered, fmt.Sprintf("%s ended with status %d before it started a shell in the container", program, e.Status))
 }
 
-// entranceWords are messages of container engines that cannot start a shell: the first match is the
-// cause. A missing container comes last, because many other failures end with that message too.
+// entranceWords lists messages of container engines that cannot start a shell. The first match is
+// the cause. A missing container comes last, because many other failures end with that message too.
 //
 // Sources: moby/moby 28.2, client/errors.go and daemon/exec.go; docker/cli 28.2, cli/streams/in.go;
 // containers/podman 4.3, libpod/container_exec.go and libpod/define/errors.go; containers/crun 1.8,

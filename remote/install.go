@@ -19,8 +19,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Limits on what one private directory may hold: builds of several versions and architectures that
-// share a home, and files of deliveries in progress.
+// Limits on what one private directory may hold. It may hold builds of several versions and
+// architectures that share a home directory, and files of deliveries in progress.
 const (
 	keptBuilds = 4
 	keptParts  = time.Hour // longer than any delivery takes
@@ -35,7 +35,7 @@ var (
 // image is the descriptor through which deliver.sh starts an agent.
 const image = 9
 
-// Arrive must be an agent's first call. It undoes what deliver.sh has left in the process: an open
+// Arrive must be an agent's first call. It undoes two effects of deliver.sh on the process: an open
 // descriptor, which children would inherit, and that descriptor's number as the process name.
 func Arrive() {
 	syscall.CloseOnExec(image)
@@ -44,13 +44,13 @@ func Arrive() {
 
 // Install is the node's side of a delivery. The running executable was unpacked into dir under a
 // temporary name. Install verifies that it is the file that the launching machine sent, and renames
-// it to dir/preflight-HASH. The rename is atomic, so that nodes which share a home see the whole
-// file or none. Then it removes all but a few older builds from dir.
+// it to dir/preflight-HASH. The rename is atomic, so that nodes which share a home directory see
+// the whole file or none. Install then removes all but a few older builds from dir.
 //
-// hash is the SHA-256 in hex. If it returns an error, dir is unchanged except for the temporary
-// file, which its creator must remove. If the temporary file is gone already, for example because
-// preflight clean ran at the same time, there is nothing to install and no error: an open file runs
-// without a name.
+// hash is the SHA-256 in hex. If Install returns an error, dir is unchanged except for the
+// temporary file, which its creator must remove. The temporary file may be gone already, for
+// example because preflight clean ran at the same time. Install then does nothing and returns no
+// error, because an open file runs without a name.
 func Install(dir, hash string) error {
 	name := "preflight-" + hash
 	if !buildName.MatchString(name) {
@@ -68,7 +68,7 @@ func Install(dir, hash string) error {
 	if got := hex.EncodeToString(sum.Sum(nil)); got != hash {
 		return fmt.Errorf("install: what arrived has SHA-256 %s, not %s", got, hash)
 	}
-	// A power failure must not leave an empty file of this name.
+	// Without Sync, a power failure could leave an empty file with this name.
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
@@ -86,8 +86,8 @@ func Install(dir, hash string) error {
 }
 
 // prune removes all builds except keep and the newest few from dir, and the remains of interrupted
-// deliveries. What cannot be removed is left to the next delivery, because old builds must not make
-// a new one fail.
+// deliveries. It ignores files that it cannot remove, because old builds must not make a new
+// delivery fail. The next delivery tries again.
 func prune(dir, keep string, now time.Time) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// onTheWay is how many files are open at most while a node is being reached, in addition to
+	// onTheWay is the maximum number of files that are open while a node is being reached, besides
 	// those of its connection. They are the queries to name servers, files that are read (a key,
 	// known_hosts), and the second connection to a node that hangs.
 	onTheWay = 8
-	// spareFiles are for the rest of a run: its own listeners and children, and the files it
-	// writes.
+	// spareFiles is the number of files left for the rest of a run: its own listeners and children,
+	// and the files that it writes.
 	spareFiles = 16
 )
 
-// Fit returns how many nodes may be reached at the same time, at most most, without exceeding this
-// process's limit on open files. With stay, the files of all connected nodes count together. The
-// error means that not even one at a time fits, so that no node may be called.
+// Fit returns how many nodes may be reached at the same time without exceeding this process's limit
+// on open files, but no more than most. If stay is set, the files of all connected nodes count
+// together. The error means that not even one node at a time fits. No node may be reached then.
 func (c *Client) Fit(names []string, stay bool, most int) (atOnce int, err *Error) {
 	open, limit, ok := hostsys.OpenFiles()
 	if !ok || len(names) == 0 {
@@ -46,8 +46,8 @@ func (c *Client) Fit(names []string, stay bool, most int) (atOnce int, err *Erro
 	return min(most, 1+(limit-need)/each), nil
 }
 
-// Short returns the failure if err means that this machine has run out of something, nil for other
-// errors.
+// Short returns the failure if err means that the launching machine has reached a limit, nil for
+// other errors.
 func Short(stage Stage, err error) *Error {
 	of := hostsys.Shortage(err)
 	if of == "" {

@@ -20,33 +20,34 @@ import (
 	"preflight/internal/text"
 )
 
-// Method is something that an agent can do. It passes every part of its answer to reply as soon as
-// it is ready. It may call reply from several goroutines, but not after it has returned.
+// Method is a request that an agent can answer. It passes every part of its answer to reply as soon
+// as that part is ready. It may call reply from several goroutines, but not after it has returned.
 //
 // The context ends when the caller gives up, when the connection ends and when the agent's life is
-// over. A method must end its children with it.
+// over. A method must then end its children too.
 type Method func(ctx context.Context, params json.RawMessage, reply Reply) error
 
-// Reply sends one part of an answer, as JSON. The line of the last part also ends the answer,
-// because with a program that carries the lines of many nodes a second line may wait for the first
-// one's acknowledgement. ErrOversize concerns only this part.
+// Reply sends one part of an answer, as JSON. The line of the last part also ends the answer. Some
+// programs carry the lines of many nodes, and with them a second line may wait until the first is
+// acknowledged. If Reply returns ErrOversize, only this part failed.
 type Reply = func(part string, body json.RawMessage, last bool) error
 
-// ErrOversize is the error for a part that is too large for one line of the wire.
+// ErrOversize is the error for a part that is too large for one line of the wire format.
 var ErrOversize = fmt.Errorf("larger than the limit of %d MiB per line", maxLine>>20)
 
 const (
-	// drainGrace is how long methods get to finish after the agent's life is over. Those that are
-	// stuck in a system call are abandoned then.
+	// drainGrace is how long methods get to finish after the agent's life is over. After that time,
+	// methods that are stuck in a system call are abandoned.
 	drainGrace = 2 * time.Second
 )
 
-// Serve is an agent: it says hello on out, then answers the requests on in, several at the same
-// time. It returns nil when in ends. Otherwise it returns why it ended: its time was up, nothing
-// came for too long, ctx ended, or one of the streams broke. Methods are cancelled and waited for.
+// Serve runs an agent. It says hello on out, then answers the requests on in, several at the same
+// time. It returns nil when in ends. Otherwise it returns the reason: the agent's time was up,
+// nothing came for too long, ctx ended, or one of the streams broke. Before it returns, Serve
+// cancels the methods and waits for them.
 //
-// Serve does not close in. If it ends for another reason than the end of in, it leaves a goroutine
-// that reads in until the caller closes it or exits.
+// Serve does not close in. If Serve ends before in does, it leaves a goroutine that reads in until
+// the caller closes in or exits.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]Method) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -61,7 +62,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]
 	s.serve(ctx, requests, head)
 	cancel(nil)
 	if silent, ok := errors.AsType[*unheard](context.Cause(ctx)); ok {
-		// In the background, because the write blocks if the connection is cut.
+		// The line is sent in the background, because the write blocks if the connection is cut.
 		s.working.Go(func() { _ = s.send(answer{Unheard: time.Duration(*silent).Seconds()}) })
 	}
 	s.drain()
@@ -79,14 +80,15 @@ func ownHello() Hello {
 		Arch:  runtime.GOARCH,
 		PID:   os.Getpid(),
 	}
-	// A machine without a name, or a binary whose path cannot be read, can still be used.
+	// Errors are ignored, because a machine without a name, or a binary whose path cannot be read,
+	// can still be used.
 	h.Host, _ = os.Hostname()
 	h.Path, _ = os.Executable()
 	h.Time = time.Now()
 	return h
 }
 
-// readRequests passes on the lines of in until ctx or in ends; it never returns nil.
+// readRequests passes on the lines of in until ctx or in ends. It never returns nil.
 func readRequests(ctx context.Context, in io.Reader, requests chan<- request) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxRequest)
@@ -107,15 +109,15 @@ func readRequests(ctx context.Context, in io.Reader, requests chan<- request) er
 	return io.EOF
 }
 
-// unheard is the error of an agent that has received nothing from the launching machine for this
-// long.
+// unheard is the error of an agent that has received nothing from the launching machine for the
+// given duration.
 type unheard time.Duration
 
 func (u *unheard) Error() string {
 	return "nothing came from the launching machine for " + text.Duration((time.Duration(*u)).Seconds())
 }
 
-// server is a running agent.
+// server is the state of a running agent.
 type server struct {
 	methods map[string]Method
 	end     context.CancelCauseFunc
@@ -126,18 +128,18 @@ type server struct {
 
 	mu      sync.Mutex // guards the fields below
 	node    string
-	wait    hostsys.Wait // since the last heartbeat
-	busy    bool         // this machine was busy until then
+	wait    hostsys.Wait // measures the time since the last heartbeat
+	busy    bool         // this machine was busy during the wait before the last heartbeat
 	running map[uint64]context.CancelFunc
 }
 
-// serve starts and stops methods as requests say, until ctx ends. It never waits for the launching
-// machine to read.
+// serve starts and stops methods as requests demand, until ctx ends. It never waits for the
+// launching machine to read.
 func (s *server) serve(ctx context.Context, requests <-chan request, head *ear) {
 	life := time.NewTimer(DefaultAgentLife)
 	defer life.Stop()
 	every := DefaultBeat
-	beat := time.NewTicker(every) // drops ticks that are not received: see ear
+	beat := time.NewTicker(every) // drops ticks that are not received, as ear explains
 	defer beat.Stop()
 	for {
 		select {
@@ -206,7 +208,7 @@ func (s *server) stop(id uint64) {
 	}
 }
 
-// call runs one method. A panic is that method's failure only. It returns whether the answer has
+// call runs one method. A panic makes only that method fail. done reports whether the answer has
 // ended.
 func (s *server) call(ctx context.Context, r request) (done bool, err error) {
 	defer func() {
@@ -230,7 +232,7 @@ func (s *server) call(ctx context.Context, r request) (done bool, err error) {
 	return done, err
 }
 
-// greet says hello.
+// greet sends the hello.
 func (s *server) greet() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -244,7 +246,7 @@ func (s *server) send(a answer) error {
 	return s.write(s.named(a), a.body)
 }
 
-// beat sends a heartbeat, unless something is being written, which serves as one.
+// beat sends a heartbeat, unless another line is being written, which serves as a heartbeat.
 func (s *server) beat() {
 	if a := s.named(answer{}); a.Node != "" && s.writing.TryLock() {
 		defer s.writing.Unlock()

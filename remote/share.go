@@ -10,39 +10,40 @@ import (
 	"time"
 )
 
-// Nodes that share a home all lack the agent at the same time, and one copy serves them all: the
-// first to ask gets it, and the others look again when it has arrived.
+// Nodes that share a home directory all lack the agent at the same time, and one copy serves them
+// all. The first node to ask gets the copy. The others look again when the copy has arrived.
 //
 // Deliveries recognise a shared directory by the files with which they begin. Each file has its
 // delivery's tag in its name, and every node reports which other tags it saw. A node creates its
-// own file before it looks, so that of two nodes at least one sees the other. Inode numbers would
-// not do, because cloned disks have the same ones.
+// own file before it looks for others, so that of two nodes at least one sees the other's file.
+// Inode numbers would not identify a directory, because cloned disks have the same inode numbers.
 
 const (
-	// stillness is how long a copy may make no progress before others stop waiting for it. That is
-	// the delay that a freezing node can cause for the nodes that share its home.
+	// stillness is how long a copy may make no progress before other nodes stop waiting for it. A
+	// node that freezes can delay the nodes that share its home directory by this time.
 	stillness = 3 * time.Second
-	// longestWait is how long a node waits at most. deliver.sh's own time limit must be longer.
+	// longestWait is the maximum time that a node waits. deliver.sh's own time limit must be
+	// longer.
 	longestWait = 8 * time.Second
 )
 
-// homes are the directories to which the nodes of a run deliver, merged if they are known to be the
-// same. The zero value is ready to use.
+// homes holds the directories to which the nodes of a run deliver. Entries are merged if they are
+// known to be the same directory. The zero value is ready to use.
 type homes struct {
 	mu sync.Mutex
-	of map[string]*home // by the tags of the deliveries in progress
+	of map[string]*home // maps the tags of the deliveries in progress
 
-	stillness, longestWait time.Duration // 0 means the constants
+	stillness, longestWait time.Duration // 0 means the constants of these names
 }
 
-// home is a directory. Homes that turn out to be the same directory are joined.
+// home is one directory. Homes that turn out to be the same directory are joined.
 type home struct {
-	same    *home            // the home it was joined to
-	copies  map[string]*sent // by hash
+	same    *home            // the home that this one was joined to
+	copies  map[string]*sent // maps hashes of binaries
 	arrived map[string]bool
 }
 
-// sent is one copy on its way.
+// sent is one copy that is being sent.
 type sent struct {
 	homes *homes
 	to    *home
@@ -58,7 +59,7 @@ func (h *home) root() *home {
 	return h
 }
 
-// enter registers a delivery until the returned function is called.
+// enter registers a delivery. It stays registered until the returned function is called.
 func (s *homes) enter(tag string) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +83,7 @@ func (s *homes) move(tag string) {
 	s.of[tag] = newHome()
 }
 
-// meet joins a delivery's directory with those of the deliveries that it has seen in it.
+// meet joins a delivery's directory with the directories of the deliveries that it has seen in it.
 func (s *homes) meet(tag string, seen []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,9 +108,9 @@ func (s *homes) meet(tag string, seen []string) {
 	}
 }
 
-// awaitCopy waits until a copy has arrived in the delivery's directory and returns nil: the node
-// must look again. Otherwise it returns the copy that this node is sent. The caller must then
-// report its progress and its end.
+// awaitCopy waits until a copy has arrived in the delivery's directory. It then returns nil, and
+// the node must look again. If there is no copy to wait for, it returns the copy to send to this
+// node. The caller must then report the copy's progress and its end.
 func (s *homes) awaitCopy(ctx context.Context, tag, hash string) *sent {
 	patience := cmp.Or(s.longestWait, longestWait)
 	if deadline, limited := ctx.Deadline(); limited {
@@ -136,7 +137,7 @@ func (s *homes) awaitCopy(ctx context.Context, tag, hash string) *sent {
 	}
 }
 
-// next returns the copy to send now or to wait for, or nil if one has arrived.
+// next returns the copy to send now (ours) or to wait for, or nil if a copy has arrived.
 func (s *homes) next(tag, hash string, waits bool) (one *sent, ours bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +153,7 @@ func (s *homes) next(tag, hash string, waits bool) (one *sent, ours bool) {
 	return one, true
 }
 
-// end reports whether the copy is installed now.
+// end records that the copy has ended, and whether it is now installed.
 func (o *sent) end(arrived bool) {
 	o.homes.mu.Lock()
 	defer o.homes.mu.Unlock()
@@ -173,7 +174,7 @@ type watched struct {
 }
 
 func (w watched) Read(p []byte) (int, error) {
-	if w.of != nil { // no node waits for a copy to a node that has looked again without success
+	if w.of != nil { // no other node waits for a copy to a node that looked again and found none
 		w.of.homes.mu.Lock()
 		w.of.moved = time.Now()
 		w.of.homes.mu.Unlock()

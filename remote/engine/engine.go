@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package engine makes connections from programs that run a command on one node: srun, mpirun and
-// kubectl exec. A carrier describes its program with an [Engine]. The command reads and writes the
-// program's standard input and output. If no command runs, the program's standard error says why.
+// kubectl exec. A carrier describes its program with an [Engine]. The command reads the program's
+// standard input and writes to its standard output. If no command runs, the program's standard
+// error says why.
 //
 // The package has no knowledge of any single program.
 package engine
@@ -28,30 +29,31 @@ import (
 )
 
 const (
-	// grace is how long a program may take to end, and its pipes to close after that.
+	// grace is how long a program may take to end. Its pipes may then take as long to close.
 	grace = time.Second
-	// maxAsked is more lines than any program needs to report why it will not start the command.
+	// maxAsked is a limit above the number of lines that any program needs to report why it will
+	// not start the command.
 	maxAsked = 1000
 )
 
-// Engine is a program that reaches nodes.
+// Engine describes a program that reaches nodes.
 type Engine struct {
 	Name string
-	// Program runs argv, a script for /bin/sh, on a node.
+	// Program returns the command that runs argv, a script for /bin/sh, on a node.
 	Program func(node string, argv []string) *exec.Cmd
-	// Typed is set if a command is sent to the node's shell on standard input, because the program
-	// has no room for it in its arguments.
+	// Typed means that a command is sent to the node's shell on standard input, because the program
+	// has no room for the command in its arguments.
 	Typed bool
-	// Sheds are variables that the script unsets first. The program sets them to describe itself
-	// and preflight's job, which must not look like the launch's.
+	// Sheds lists variables that the script unsets first. The program sets these variables to
+	// describe itself and preflight's job, which must not look like the launch's job.
 	Sheds []string
-	// Explain returns why the program has come no further, from its own messages and those of a
-	// command that had begun; nil if they do not say.
+	// Explain returns why the program has come no further than came. said holds the messages of the
+	// program and of a command that had begun. Explain returns nil if the messages give no reason.
 	Explain func(said string, came State) *remote.Error
-	// Hangs is set if the program may run forever after it has reported its failure.
+	// Hangs means that the program may keep running forever after it has reported its failure.
 	Hangs bool
-	// Silent is the likely reason if the program never starts the command and prints nothing, ""
-	// for none in particular.
+	// Silent is the likely reason if the program never starts the command and prints nothing. It is
+	// "" if no reason is likely.
 	Silent string
 
 	running sync.WaitGroup
@@ -61,8 +63,8 @@ type Engine struct {
 // need the address.
 const longestNaming = time.Second
 
-// Address returns the address to which a node's name resolves on this machine, for the report; ""
-// if it does not.
+// Address returns the address to which a node's name resolves on the launching machine, "" if it
+// does not resolve. The address is for the report.
 func Address(ctx context.Context, names *hostsys.Names, node string) string {
 	ctx, cancel := context.WithTimeout(ctx, longestNaming)
 	defer cancel()
@@ -73,16 +75,16 @@ func Address(ctx context.Context, names *hostsys.Names, node string) string {
 	return found[0].Unmap().String()
 }
 
-// State is how far a program has come.
+// State says how far a program has come.
 type State int
 
 const (
-	Going  State = iota // it runs, and the command has not begun
-	Failed              // it ended before the command began
-	Broke               // it ended before the command did
+	Going  State = iota // the program runs, and the command has not begun
+	Failed              // the program ended before the command began
+	Broke               // the program ended before the command did
 )
 
-// connection is a program for one node. It starts one command.
+// connection is a run of a program for one node. It starts one command.
 type connection struct {
 	engine *Engine
 	node   string
@@ -97,11 +99,11 @@ type connection struct {
 	stderr   io.Writer   // the command's standard error
 	messages remote.Tail // the program's own messages
 	begun    bool        // the command has begun
-	status   string      // of the command, "" before it ends
-	asked    int         // lines of the command that may say why
+	status   string      // exit status of the command, "" before the command ends
+	asked    int         // number of read lines of the command that may give a reason
 	why      *remote.Error
-	cut      bool   // we ended it
-	before   string // the program's messages until then
+	cut      bool   // preflight ended the program
+	before   string // the program's messages before preflight ended it
 }
 
 // Connect returns the connection to a node. The program starts together with the command.
@@ -109,21 +111,21 @@ func (e *Engine) Connect(node string) remote.Connection {
 	return &connection{engine: e, node: node, closed: make(chan struct{})}
 }
 
-// Close waits until all programs have ended whose connections were closed.
+// Close waits until all programs whose connections were closed have ended.
 func (e *Engine) Close() { e.running.Wait() }
 
-// The script prints these on standard error before and after the command.
+// The marks that the script prints on standard error before and after the command.
 const (
 	begins = "@@preflight-task "
 	ends   = "@@preflight-ended "
 )
 
-// script runs a command and prints on standard error when it begins and how it ends. What comes
-// before and after is the program's own output. The script itself always succeeds, because many
-// programs print a banner if a command fails.
+// script runs a command. It prints a mark on standard error when the command begins and another
+// when it ends. The text before and after the marks is the program's own output. The script itself
+// always succeeds, because many programs print a banner if a command fails.
 const script = `echo "` + begins + `begins here" >&2; /bin/sh -c "$1"; echo "` + ends + `$? and nothing more comes" >&2`
 
-// typed makes a script for a command read that command from standard input.
+// typed is put before a script so that the script reads its command from standard input.
 const typed = `IFS= read -r command && set -- "$command" || exit; `
 
 // Start runs a shell command on the node.
@@ -139,8 +141,8 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	if c.isClosed() {
 		return failed(os.ErrClosed)
 	}
-	// These pipes are our own because exec.Cmd closes its pipes when the program has ended, even if
-	// they were not read.
+	// These pipes are not exec.Cmd's, because exec.Cmd closes its pipes when the program has ended,
+	// even if their content was not read.
 	theirIn, stdin, err := os.Pipe()
 	if err != nil {
 		return failed(err)
@@ -166,7 +168,7 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = theirIn, theirOut, &lines{each: c.readStderr}, grace
 	ended, err := hostsys.Start(cmd)
 	if err == nil {
-		_, err = io.WriteString(stdin, input) // less than a pipe holds
+		_, err = io.WriteString(stdin, input) // input is shorter than what a pipe holds
 	}
 	if err != nil {
 		stdin.Close()
@@ -178,7 +180,8 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	return &remote.Process{Stdin: stdin, Stdout: stdout, Wait: c.exit}, nil
 }
 
-// readStderr reads lines of standard error: the program's, and between our two marks the command's.
+// readStderr handles lines of standard error. They are the program's, and between our two marks the
+// command's.
 func (c *connection) readStderr(output string) {
 	// The reader may close the connection if there is too much.
 	_, _ = io.WriteString(c.stderr, c.withoutMarks(output))
@@ -205,8 +208,8 @@ func (c *connection) withoutMarks(output string) string {
 	return output
 }
 
-// exit returns how the command ended, or the program's end if that came first and looked like
-// success. If we end the program, it does not wait for that.
+// exit returns how the command ended. If the program ended first and seemed to succeed, exit
+// returns how the program ended. If preflight ends the program, exit does not wait for that end.
 func (c *connection) exit() remote.Exit {
 	select {
 	case <-c.ended:
@@ -220,7 +223,7 @@ func (c *connection) exit() remote.Exit {
 	return exitOf(c.status)
 }
 
-// exitOf returns the end of a command from the status that its shell printed.
+// exitOf returns the end of a command, given the status that the command's shell printed.
 func exitOf(output string) remote.Exit {
 	word, _, _ := strings.Cut(output, " ")
 	code, err := strconv.Atoi(word)
@@ -237,7 +240,7 @@ func exitOf(output string) remote.Exit {
 	return remote.Exit{Status: code}
 }
 
-// Alive returns false: no program gives a sign of life of a silent node.
+// Alive returns false, because no program gives a sign of life of a silent node.
 func (c *connection) Alive() bool { return false }
 
 // Wait returns when the program has ended.
@@ -249,7 +252,7 @@ func (c *connection) Wait() error {
 	return io.EOF
 }
 
-// Broken returns why the program did not start the command, or ended it.
+// Broken returns why the program did not start the command, or why it ended the command.
 func (c *connection) Broken() *remote.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,7 +274,7 @@ func (c *connection) Broken() *remote.Error {
 	return c.engine.Explain(c.messages.Text(), Failed)
 }
 
-// LookOut watches a program that keeps waiting. Its messages so far may say why.
+// LookOut watches a program that keeps waiting, because its messages so far may say why.
 func (c *connection) LookOut(context.Context) remote.Lookout { return lookout{c} }
 
 type lookout struct{ connection *connection }
@@ -313,9 +316,9 @@ func (c *connection) isClosed() bool {
 	}
 }
 
-// Close ends the program in three steps. It closes the standard input, after which our command ends
-// by itself and cleans up. Then it sends the signal after which the program ends its command. At
-// last it kills the program.
+// Close ends the program in three steps. First it closes the standard input, after which our
+// command ends by itself and cleans up. Then it sends the signal that makes the program end its
+// command. Finally it kills the program.
 func (c *connection) Close() error {
 	c.once.Do(func() {
 		c.mu.Lock()
@@ -350,7 +353,7 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// lines passes on whole lines, or parts of very long ones.
+// lines passes on whole lines. It splits very long lines.
 type lines struct {
 	each  func(said string)
 	begun []byte

@@ -18,9 +18,9 @@ type execution struct {
 	detail map[string]string
 }
 
-// enter returns a kubectl exec into a pod with these options. kubectl puts the command into the URL
-// of its request, for which proxies may allow only a few kilobytes. So the command is sent on
-// standard input.
+// enter returns a kubectl exec into a pod. words are its options. kubectl puts the command into the
+// URL of its request, for which proxies may allow only a few kilobytes. The command is therefore
+// sent on standard input.
 func (c *Carrier) enter(pod string, words []string, detail map[string]string) execution {
 	by := engine.Engine{
 		Name: Name, Typed: true, Explain: explain,
@@ -33,7 +33,7 @@ func (c *Carrier) enter(pod string, words []string, detail map[string]string) ex
 
 func (e execution) Broken() *remote.Error { return e.detailed(e.Connection.Broken()) }
 
-// detailed adds the pod to a failure; nil stays nil.
+// detailed adds the pod to a failure. It returns nil for nil.
 func (e execution) detailed(failure *remote.Error) *remote.Error {
 	if failure != nil {
 		if failure.Detail == nil {

@@ -2,11 +2,11 @@
 
 // Package kubectl reaches the pods of a Kubernetes cluster with one `kubectl exec` per pod. It
 // enters the container that the ranks run in, with the login, context and plugins of the user's own
-// kubectl. It lists the pods once, so that a pod that cannot be entered is reported with what the
-// cluster knows about it.
+// kubectl. It lists the pods once. A pod that cannot be entered is then reported with the state
+// that the cluster gave for it.
 //
-// It creates, changes and restarts nothing in a cluster, and does not wait for a pod that does not
-// exist yet. It cannot answer questions from kubectl, because it has no terminal.
+// The package creates, changes and restarts nothing in a cluster, and does not wait for a pod that
+// does not exist yet. It cannot answer questions from kubectl, because it has no terminal.
 package kubectl
 
 import (
@@ -29,25 +29,25 @@ import (
 // Name is this carrier's name in traces.
 const Name = "kubectl"
 
-// Options select the pods that are nodes. Empty options are left to kubectl.
+// Options selects the pods that are nodes. kubectl decides about empty options.
 type Options struct {
 	Namespace, Context string
-	Selector           string // of labels, in kubectl's syntax
+	Selector           string // label selector in kubectl's syntax
 	Job                string // KIND/NAME of the object that created the pods: see kinds
-	Container          string // "" for the one that kubectl enters by default
+	Container          string // "" for the container that kubectl enters by default
 	Timeout            time.Duration
 }
 
-// Carrier enters pods.
+// Carrier reaches pods with kubectl.
 type Carrier struct {
 	program string // kubectl's path
 	options Options
 	pods    []pod         // sorted by rank
-	failure *remote.Error // why there are none; also nil if the user may not list them
+	failure *remote.Error // why pods is empty; also nil if the user may not list them
 }
 
-// New lists the pods. It fails without kubectl, and for a job of an unknown kind. Errors from the
-// cluster are returned by Hosts and Dial.
+// New lists the pods. It fails if kubectl is not installed or the job is of an unknown kind. Hosts
+// and Dial return the errors from the cluster.
 func New(ctx context.Context, o Options) (*Carrier, error) {
 	c := &Carrier{options: o}
 	chosen, err := choose(o.Job)
@@ -67,8 +67,8 @@ func New(ctx context.Context, o Options) (*Carrier, error) {
 	return c, nil
 }
 
-// where returns the options of every kubectl call. Each is one word, so that no value can be read
-// as an option.
+// where returns the options of every kubectl call. Each option is one word with its value, so that
+// no value can be read as an option.
 func (c *Carrier) where() (words []string) {
 	if c.options.Context != "" {
 		words = append(words, "--context="+c.options.Context)
@@ -79,10 +79,10 @@ func (c *Carrier) where() (words []string) {
 	return words
 }
 
-// maxList is larger than the description of 10,000 pods.
+// maxList is a limit in bytes above the size of the descriptions of 10,000 pods.
 const maxList = 256 << 20
 
-// list runs `kubectl get pods`.
+// list runs `kubectl get pods` and returns the pods.
 func (c *Carrier) list(ctx context.Context, words []string) ([]pod, *remote.Error) {
 	read, write := io.Pipe()
 	var listed struct{ Items []pod }
@@ -134,7 +134,7 @@ func (c *Carrier) Hosts() ([]hostfile.Host, error) {
 	return hosts, nil
 }
 
-// asked returns the options that select the pods, as typed.
+// asked returns the options that select the pods, as the user typed them.
 func (c *Carrier) asked() (words string) {
 	for _, option := range [][2]string{{"--job", c.options.Job}, {"--selector", c.options.Selector}, {"--namespace", c.options.Namespace}, {"--context", c.options.Context}} {
 		if option[1] != "" {
@@ -144,7 +144,7 @@ func (c *Carrier) asked() (words string) {
 	return words
 }
 
-// among returns where the names were searched.
+// among returns a text that says which options limited the search for pods.
 func (c *Carrier) among() string {
 	if words := c.asked(); words != "" {
 		return " among the pods of" + words
@@ -152,19 +152,20 @@ func (c *Carrier) among() string {
 	return " in the namespace of kubectl's context"
 }
 
-// Files counts those of a running kubectl: its three streams, and the one that reports its end.
+// Files counts the files of one kubectl per node: its three streams, and the file that reports its
+// end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
-// Close does nothing: nodes share nothing.
+// Close does nothing, because the connections share nothing.
 func (c *Carrier) Close() error { return nil }
 
-// podName is the syntax of pod names. A match is never an option of kubectl.
+// podName matches the syntax of pod names. A name that matches cannot be read as an option of
+// kubectl.
 //
 // Source: kubernetes/apimachinery, pkg/util/validation/validation.go, IsDNS1123Subdomain.
 var podName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// Dial checks what the cluster reported about the pod. The connection itself begins with the
-// command.
+// Dial checks what the cluster reported about the pod. kubectl only connects when a command starts.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	host, words := hostfile.Bare(name), c.where()
 	if c.options.Container != "" {

@@ -14,7 +14,8 @@ import (
 	"preflight/remote"
 )
 
-// pod is the part of a pod that is read. Its text comes from users who may create pods.
+// pod holds the part of a pod's description that preflight reads. Its text comes from users who may
+// create pods.
 type pod struct {
 	Metadata struct {
 		Name, Namespace     string
@@ -36,7 +37,7 @@ type pod struct {
 	}
 }
 
-// status is of one container; one of its three states is set.
+// status is the status of one container. One of its three states is set.
 type status struct {
 	Name  string
 	State struct {
@@ -48,16 +49,16 @@ type status struct {
 	}
 }
 
-// kind is a kind of object that creates pods, and how to recognise its pods.
+// kind is a kind of object that creates pods, with the labels that identify its pods.
 type kind struct {
 	names  []string
-	labels string // label of its pods that holds its name
+	labels string // label of a pod that holds the object's name
 	also   string // another label that a pod must have to be a node
-	// annotation holds the name of objects that no label names.
+	// annotation is the annotation that holds the object's name if no label does.
 	annotation string
 }
 
-// kinds are the kinds that --job accepts.
+// kinds lists the kinds that --job accepts.
 //
 // Sources: kubernetes/api, batch/v1/types.go (JobNameLabel, and job-name, which releases before
 // 1.27 know too); kubeflow/training-operator, pkg/apis/kubeflow.org/v1/common_types.go;
@@ -77,7 +78,7 @@ var kinds = []kind{
 	{names: []string{"vcjob"}, labels: "volcano.sh/job-name"},
 }
 
-// Kinds returns the words with which a job can begin.
+// Kinds returns the words with which the value of --job can begin.
 func Kinds() (names []string) {
 	for _, kind := range kinds {
 		names = append(names, kind.names[0])
@@ -85,7 +86,7 @@ func Kinds() (names []string) {
 	return names
 }
 
-// chosen is a job by its kind and name; without a kind, all pods are chosen.
+// chosen is a job with its kind and name. If kind is nil, all pods are chosen.
 type chosen struct {
 	kind *kind
 	name string
@@ -109,7 +110,7 @@ func choose(job string) (chosen, error) {
 	return chosen{}, fmt.Errorf("%q is not the KIND/NAME of a job: the kinds are %s. Use --selector to choose other pods by label", job, strings.Join(Kinds(), ", "))
 }
 
-// selector returns the label selector of its pods, "" if only annotations identify them.
+// selector returns the label selector of the job's pods, "" if only annotations identify them.
 func (c chosen) selector() string {
 	if c.kind == nil || c.kind.annotation != "" {
 		return ""
@@ -117,7 +118,7 @@ func (c chosen) selector() string {
 	return strings.Trim(c.kind.labels+"="+c.name+","+c.kind.also, ",")
 }
 
-// podsOf returns its pods from a list, sorted by rank, without those that were replaced.
+// podsOf returns the job's pods from a list, sorted by rank, without pods that were replaced.
 func (c chosen) podsOf(pods []pod) []pod {
 	pods = slices.DeleteFunc(pods, func(p pod) bool {
 		if !podName.MatchString(p.Metadata.Name) {
@@ -138,7 +139,8 @@ func (c chosen) podsOf(pods []pod) []pod {
 	return kept
 }
 
-// places are the labels and annotations that give a pod's position in its job, from coarse to fine.
+// places lists the labels and annotations that give a pod's position in its job, from coarse to
+// fine.
 //
 // Sources: as for kinds; apps.kubernetes.io/pod-index is a StatefulSet's, from 1.28.
 var places = []string{
@@ -147,8 +149,8 @@ var places = []string{
 	"apps.kubernetes.io/pod-index",
 }
 
-// place returns a pod's position in its job as texts that sort correctly: a master before its
-// workers, numbers by their value.
+// place returns a pod's position in its job as texts that sort correctly: a master sorts before its
+// workers, and numbers sort by their value.
 func (p pod) place() []string {
 	first := "1"
 	if kind := p.Metadata.Labels["training.kubeflow.org/replica-type"]; kind == "master" || kind == "chief" {
@@ -165,12 +167,12 @@ func (p pod) place() []string {
 	return place
 }
 
-// isPlaced reports whether any label or annotation gives its position.
+// isPlaced reports whether any label or annotation gives the pod's position.
 func (p pod) isPlaced() bool {
 	return slices.ContainsFunc(p.place()[1:], func(value string) bool { return value != "" })
 }
 
-// natural compares names, with trailing numbers compared by value.
+// natural compares names. If they end in numbers, it compares the numbers by value.
 func natural(a, b string) int {
 	baseA, baseB := strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")
 	if baseA == baseB {
@@ -192,8 +194,8 @@ func find(pods []pod, name string) *pod {
 	return &pods[i]
 }
 
-// container returns the container to enter: the named one, otherwise the one that kubectl would
-// enter.
+// container returns the container to enter: named if it is not "", otherwise the container that
+// kubectl would enter.
 //
 // Source: kubernetes/kubectl, pkg/cmd/util/podcmd/podcmd.go, FindOrDefaultContainerByName.
 func (p pod) container(named string) string {
@@ -209,7 +211,7 @@ func (p pod) container(named string) string {
 	return p.Spec.Containers[0].Name
 }
 
-// containers returns the names of all containers, the init containers last.
+// containers returns the names of all containers, with the init containers last.
 func (p pod) containers() (names []string) {
 	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
 		names = append(names, c.Name)
@@ -217,7 +219,7 @@ func (p pod) containers() (names []string) {
 	return names
 }
 
-// describe describes which container was entered, and out of how many.
+// describe returns a text that says which container was entered and which others the pod has.
 func (p pod) describe(container string) string {
 	line := "container " + container
 	if len(p.Spec.Containers) > 1 {
@@ -226,7 +228,7 @@ func (p pod) describe(container string) string {
 	return text.Escape(line + " in pod " + p.Metadata.Namespace + "/" + p.Metadata.Name)
 }
 
-// gpus returns how many GPUs a container was given. Device plugins call them nvidia.com/gpu,
+// gpus returns how many GPUs a container requests. Device plugins name GPUs nvidia.com/gpu,
 // amd.com/gpu and so on.
 func (p pod) gpus(container string) (count int) {
 	for _, c := range p.Spec.Containers {
@@ -262,7 +264,7 @@ func (p pod) stopped(container string) *remote.Error {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		switch {
 		case s.Name != container && (s.State.Waiting == nil || cause == remote.PodUnready):
-		case s.State.Running != nil: // and it is the right container
+		case s.State.Running != nil: // the container runs, and no other state matters
 			return nil
 		case s.State.Waiting != nil && s.State.Waiting.Reason != "PodInitializing":
 			return fail(cause, s.Name, s.State.Waiting.Reason, s.State.Waiting.Message)

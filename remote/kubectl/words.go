@@ -12,8 +12,8 @@ import (
 	"preflight/remote/engine"
 )
 
-// words are kubectl's error messages: the first match is the cause. They include messages of the
-// API server and of container runtimes.
+// words lists kubectl's error messages. The first match is the cause. The list includes messages of
+// the API server and of container runtimes.
 //
 // Sources: kubernetes/kubectl 1.20 to 1.32, pkg/cmd/util/helpers.go (StandardErrorMessage) and
 // pkg/cmd/exec/exec.go; kubernetes/client-go, tools/clientcmd/errors.go and
@@ -48,14 +48,14 @@ func known(output string) *remote.Error {
 	return nil
 }
 
-// commandEnded is how kubectl reports the end of a command that had been started.
+// commandEnded matches kubectl's report of the end of a command that had been started.
 //
 // Source: kubernetes/kubectl, pkg/cmd/util/helpers.go over client-go's util/exec.CodeExitError.
 var commandEnded = lazyregexp.New(`command terminated with exit code \d+`)
 
-// explain returns why a kubectl exec has come no further. If it ended before its command, it has
-// lost the connection, and may have printed nothing: 1.20 ends successfully if its connection is
-// cut.
+// explain returns why a kubectl exec has come no further. If kubectl ended before its command,
+// kubectl lost the connection and may have printed nothing: release 1.20 ends successfully if its
+// connection is cut.
 func explain(output string, came engine.State) *remote.Error {
 	failure := known(output)
 	switch {
@@ -67,10 +67,11 @@ func explain(output string, came engine.State) *remote.Error {
 	return failure
 }
 
-// noise matches log lines of kubectl's libraries, which repeat its own messages with a timestamp.
+// noise matches log lines of kubectl's libraries, which repeat kubectl's own messages with a
+// timestamp.
 var noise = lazyregexp.New(`^[EWI]\d{4} \d\d:\d\d:\d\d`)
 
-// complaint returns kubectl's messages without its libraries' log lines.
+// complaint returns kubectl's messages without the log lines of its libraries.
 func complaint(output string) string {
 	var kept []string
 	for _, line := range strings.Split(output, "; ") {

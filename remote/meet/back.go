@@ -18,24 +18,24 @@ import (
 	"preflight/internal/text"
 )
 
-// backTime is how long an agent waits for an answer to its call. The launching machine waits longer
-// for the call.
+// backTime is how long an agent that calls back waits for an answer. The launching machine waits
+// longer for the call.
 const backTime = 3 * time.Second
 
-// Back says how an agent calls back the launching machine. The agent reads it from its standard
-// input.
+// Back says how an agent calls back to the launching machine. The agent reads a Back from its
+// standard input.
 type Back struct {
-	To    []string `json:"to"` // HOST:PORT
+	To    []string `json:"to"` // addresses of the launching machine, HOST:PORT
 	Token string   `json:"token"`
 	Name  string   `json:"name"` // the variable that has the name of the agent's node
-	// Near is the variable with the address at which Slurm's daemon on the node reached the
-	// launching machine, "" for none. Port is the port to call there.
+	// Near names the variable with the address at which Slurm's daemon on the node reached the
+	// launching machine, "" for none. Port is the port to connect to at that address.
 	Near string `json:"near,omitempty"`
 	Port string `json:"port,omitempty"`
 }
 
-// CallBack calls back the launching machine as the first line of in says, and serves its requests
-// with work. It returns an error if no address answered; the launching machine reports how the
+// CallBack connects to the launching machine as the first line of in says, and serves its requests
+// with work. It returns an error only if no address answered. The launching machine reports how the
 // conversation ended.
 func CallBack(ctx context.Context, in io.Reader, work func(in io.Reader, out io.Writer) error) error {
 	var back Back
@@ -56,8 +56,8 @@ func CallBack(ctx context.Context, in io.Reader, work func(in io.Reader, out io.
 	return nil
 }
 
-// firstOf calls all addresses at the same time, and returns the first connection whose other end
-// knows the token.
+// firstOf connects to all addresses at the same time, and returns the first connection whose other
+// end knows the token.
 func firstOf(ctx context.Context, to []string, node, token string) (*line, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -21,36 +21,36 @@ import (
 // Name is this carrier's name in traces.
 const Name = "meet"
 
-// maxCalls is how many callers may be waiting for authentication at the same time.
+// maxCalls is how many nodes may wait for authentication at the same time.
 const maxCalls = 256
 
-// Carrier is the launching machine's end. It listens until all nodes have called, and keeps their
-// connections until there is a verdict.
+// Carrier is the launching machine's end. It listens until all nodes have connected, and keeps
+// their connections until there is a verdict.
 type Carrier struct {
 	listener net.Listener
 	token    string
 	places   chan struct{}
 	calls    sync.WaitGroup
-	called   map[string]string // maps the name that is dialled to the name with which the node calls
-	seats    map[string]*seat  // every expected node, by the name with which it calls
+	called   map[string]string // maps the name that is dialled to the name with which the node connects
+	seats    map[string]*seat  // every expected node, by the name with which it connects
 
 	mu        sync.Mutex
 	strangers int // number of callers that were not expected nodes
 }
 
-// seat is the place of one expected node.
+// seat holds the state of one expected node.
 type seat struct {
-	came chan struct{} // closed when the node has called
+	came chan struct{} // closed when the node has connected
 
 	mu    sync.Mutex
 	line  *line
-	wrong string // an address that used its name without knowing the token
-	twice string // the address of a second caller with its name
+	wrong string // an address that used the node's name without knowing the token
+	twice string // the address of a second machine that used the node's name
 	over  bool   // no more connections are accepted
 }
 
-// Listen starts to accept calls from nodes. called maps the name that will be dialled to the name
-// with which the node calls.
+// Listen starts to accept connections from nodes. called maps the name that will be dialled to the
+// name with which the node connects.
 func Listen(listener net.Listener, token string, called map[string]string) *Carrier {
 	c := &Carrier{listener: listener, token: token, called: called, places: make(chan struct{}, maxCalls), seats: map[string]*seat{}}
 	for _, name := range called {
@@ -60,10 +60,10 @@ func Listen(listener net.Listener, token string, called map[string]string) *Carr
 	return c
 }
 
-// Came returns a channel that is closed when the node has called.
+// Came returns a channel that is closed when the node has connected.
 func (c *Carrier) Came(name string) <-chan struct{} { return c.seats[c.called[name]].came }
 
-// Address returns the address on which it listens.
+// Address returns the address on which the Carrier listens.
 func (c *Carrier) Address() net.Addr { return c.listener.Addr() }
 
 func (c *Carrier) accept() {
@@ -72,7 +72,7 @@ func (c *Carrier) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // such as too many open files, which is temporary: waiting nodes call again
+		if err != nil { // such as too many open files, which is temporary: waiting nodes connect again
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -82,13 +82,14 @@ func (c *Carrier) accept() {
 				defer func() { <-c.places }()
 				c.authenticate(conn)
 			})
-		default: // no run has this many nodes calling at the same moment
+		default: // no run has this many nodes connecting at the same moment
 			conn.Close()
 		}
 	}
 }
 
-// authenticate authenticates a caller. It assigns the caller to its seat or closes the connection.
+// authenticate authenticates the other end of a connection. It assigns the connection to the node's
+// seat or closes it.
 func (c *Carrier) authenticate(conn net.Conn) {
 	l := newLine(conn)
 	_ = conn.SetDeadline(time.Now().Add(callTime))
@@ -144,7 +145,7 @@ func (c *Carrier) seated(l *line) bool {
 	return true
 }
 
-// note stores the first text that is reported about a seat.
+// note stores the first text that is reported about a node.
 func (s *seat) note(what *string, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,10 +154,10 @@ func (s *seat) note(what *string, text string) {
 	}
 }
 
-// Files counts one connection per node.
+// Files counts one connection per node and those that wait for authentication.
 func (c *Carrier) Files(names []string) int { return len(names) + maxCalls }
 
-// Dial waits for the node's call.
+// Dial waits until the node connects.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	trace, began := &remote.Trace{Carrier: Name}, time.Now()
 	fail := func(stage remote.Stage, cause remote.Cause, err error) (remote.Connection, *remote.Trace, error) {
@@ -192,7 +193,8 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	return &visit{line: at.line, ended: make(chan struct{})}, trace, nil
 }
 
-// others returns a text about callers that were not expected, to add if a node has not called.
+// others returns a text about unexpected machines that connected. It is added to the failure of a
+// node that has not connected.
 func (c *Carrier) others() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,13 +204,13 @@ func (c *Carrier) others() string {
 	return fmt.Sprintf("; %d calls came that were not from a node", c.strangers)
 }
 
-// Conclude sends the verdict to all nodes that have called, and closes the connections.
+// Conclude sends the verdict to all nodes that have connected, and closes the connections.
 func (c *Carrier) Conclude(v Verdict) {
 	text, _ := json.Marshal(v) // a string and a bool
 	c.release(slices.Concat([]byte("\n"+verdictMark), text, []byte("\n")))
 }
 
-// release ends all connections after sending last.
+// release sends last over all connections and closes them.
 func (c *Carrier) release(last []byte) {
 	var all sync.WaitGroup
 	for _, at := range c.seats {
@@ -238,7 +240,7 @@ func (c *Carrier) Close() error {
 	return err
 }
 
-// visit is the part of a connection in which the agent answers.
+// visit is the part of a connection during which the agent answers.
 type visit struct {
 	line  *line
 	mu    sync.Mutex
@@ -248,7 +250,8 @@ type visit struct {
 	ended chan struct{}
 }
 
-// Start only starts the conversation. If that cannot be sent, it shows up where answers are read.
+// Start starts the conversation with the agent, which runs already. If the first line cannot be
+// sent, the failure shows up where answers are read.
 func (v *visit) Start(string, io.Writer) (*remote.Process, *remote.Error) {
 	_, _ = io.WriteString(v.line, look)
 	return &remote.Process{Running: true, Stdin: requests{v}, Stdout: agentOutput{v}, Wait: v.exit}, nil
@@ -265,7 +268,8 @@ func (v *visit) exit() remote.Exit {
 	return remote.Exit{Status: -1, Missing: true}
 }
 
-// requests are what is sent to the agent. Closing it ends the requests and keeps the connection.
+// requests is the stream of requests to the agent. Closing it ends the requests and keeps the
+// connection open.
 type requests struct{ visit *visit }
 
 func (r requests) Write(p []byte) (int, error) { return r.visit.line.Write(p) }
@@ -284,7 +288,7 @@ func (v *visit) finish() error {
 	return err
 }
 
-// agentOutput is the agent's output. Its end is the end of the visit.
+// agentOutput is the agent's output. The visit ends when the output ends.
 type agentOutput struct{ visit *visit }
 
 func (h agentOutput) Read(p []byte) (int, error) {
@@ -306,7 +310,7 @@ func (v *visit) end(byItself bool) {
 	})
 }
 
-// Alive returns false: the connection gives no sign of life of a silent node.
+// Alive returns false, because the connection gives no sign of life of a silent node.
 func (v *visit) Alive() bool { return false }
 
 // Wait returns when no more input will come.
@@ -315,7 +319,7 @@ func (v *visit) Wait() error {
 	return errors.New("the node closed the connection")
 }
 
-// Broken returns nil: there is nothing to go wrong but the connection itself.
+// Broken returns nil, because only the connection itself can fail.
 func (v *visit) Broken() *remote.Error { return nil }
 
 func (v *visit) LookOut(context.Context) remote.Lookout { return lookout{} }
@@ -325,10 +329,10 @@ type lookout struct{}
 func (lookout) Tell(*remote.Error) {}
 func (lookout) Dismiss()           {}
 
-// closeTime is the time limit for the last message to a node that accepts no more input.
+// closeTime is the time limit for sending the last message to a node that accepts no more input.
 const closeTime = 100 * time.Millisecond
 
-// Close lets the agent end and stops reading from it. The connection stays open for the verdict.
+// Close makes the agent end and stops reading from it. The connection stays open for the verdict.
 func (v *visit) Close() error {
 	v.end(false)
 	_ = v.line.SetReadDeadline(time.Unix(1, 0)) // releases a pending read

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package meet reaches nodes that call the launching machine. Their agents were started by another
-// program, such as an init container of a pod, and wait for a verdict. Caller and launching machine
-// prove to each other that they know a token that both were given before; the token itself is never
-// sent.
+// Package meet reaches nodes that connect to the launching machine. Another program started their
+// agents, such as an init container of a pod, and the agents wait for a verdict. The node and the
+// launching machine prove to each other that they know a token that both were given before. The
+// token itself is never sent.
 //
-// The package starts nothing on a node. It does not listen to a caller without the token for longer
-// than authentication takes. It does not encrypt what follows: that is as open as what the ranks
-// will send each other.
+// The package starts nothing on a node. It does not listen to a node without the token for longer
+// than authentication takes. The package does not encrypt what follows, which is as open as what
+// the ranks will send each other.
 package meet
 
 import (
@@ -29,12 +29,12 @@ import (
 const wire = 2
 
 const (
-	// callTime is the time limit for authenticating a caller.
+	// callTime is the time limit for authenticating a connection.
 	callTime = 5 * time.Second
 	// maxCall is the longest line during authentication, in bytes.
 	maxCall = 4 << 10
-	// leastToken is the minimum length of a token: an eavesdropper may guess offline for as long as
-	// it wants.
+	// leastToken is the minimum length of a token, in bytes. An eavesdropper may guess the token
+	// offline for an unlimited time.
 	leastToken = 16
 )
 
@@ -46,8 +46,8 @@ func Checked(token string) error {
 	return nil
 }
 
-// The authentication. The node speaks first and proves itself first, so that a stranger who calls
-// gets nothing that is derived from the token.
+// The messages of the authentication. The node speaks first and proves itself first, so that a
+// stranger who connects gets nothing that is derived from the token.
 type (
 	// hello is the node's first line.
 	hello struct {
@@ -55,14 +55,14 @@ type (
 		Node  string `json:"node"`
 		Nonce string `json:"nonce"`
 	}
-	// challenge is the launching machine's answer, or refusal.
+	// challenge is the launching machine's answer to hello, or its refusal.
 	challenge struct {
 		Wire    int    `json:"wire"`
 		Nonce   string `json:"nonce,omitempty"`
 		Refused string `json:"refused,omitempty"`
 	}
-	// proof can only be computed with the token: first the node sends its own, then the launching
-	// machine.
+	// proof can only be computed with the token. First the node sends its proof, then the launching
+	// machine sends its own.
 	proof struct {
 		Proof   string `json:"proof,omitempty"`
 		Refused string `json:"refused,omitempty"`
@@ -75,8 +75,8 @@ func nonce() string {
 	return hex.EncodeToString(random[:])
 }
 
-// proofOf returns the proof of one side. The parts are encoded so that their boundaries cannot be
-// shifted.
+// proofOf returns the proof of one side. The parts are encoded as JSON, so that different parts
+// cannot give the same text.
 func proofOf(token, side string, h hello, c challenge) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	_ = json.NewEncoder(mac).Encode([]string{"preflight meet", side, h.Node, h.Nonce, c.Nonce}) // strings, to a hash
@@ -124,10 +124,10 @@ type Verdict struct {
 	Why string `json:"why"`
 }
 
-// After the authentication the launching machine sends look when it begins, so that the node's
-// answer shows its clock. The node then speaks the wire protocol, and closes its half when its
-// agent has ended. The launching machine sends requests (lines that begin with a brace), then the
-// line over, and finally a verdict.
+// After the authentication, the launching machine sends look when it begins. The node answers at
+// once, which shows the difference between the clocks. The node then speaks the wire protocol, and
+// closes its half of the connection when its agent has ended. The launching machine sends requests
+// (lines that begin with a brace), then the line over, and finally a verdict.
 const (
 	look        = "look\n"
 	over        = "over\n"

@@ -19,11 +19,11 @@ import (
 )
 
 // ErrNotYet means that the launching machine does not answer yet. It is the only failure for which
-// calling again may help.
+// another call may help.
 var ErrNotYet = errors.New("the launching machine does not answer")
 
-// Call calls the launching machine as a node, serves its requests with work, and returns its
-// verdict. It ends with ctx.
+// Call connects to the launching machine as a node, serves its requests with work, and returns its
+// verdict. It ends when ctx ends.
 func Call(ctx context.Context, address, node, token string, work func(in io.Reader, out io.Writer) error) (Verdict, error) {
 	if err := Checked(token); err != nil {
 		return Verdict{}, err
@@ -41,7 +41,7 @@ func Call(ctx context.Context, address, node, token string, work func(in io.Read
 	if err := l.introduce(node, token); err != nil {
 		return Verdict{}, fmt.Errorf("the launching machine at %s: %w", address, err)
 	}
-	if err := l.serve(work); err != nil { // it may still be reading
+	if err := l.serve(work); err != nil { // work may still be reading
 		return Verdict{}, err
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(remote.DefaultAgentLife))
@@ -67,7 +67,7 @@ func (l *line) serve(work func(in io.Reader, out io.Writer) error) error {
 	return nil
 }
 
-// introduce authenticates both sides of a call.
+// introduce authenticates the node to the launching machine and the launching machine to the node.
 func (l *line) introduce(node, token string) error {
 	_ = l.SetDeadline(time.Now().Add(callTime))
 	h := hello{Wire: wire, Node: node, Nonce: nonce()}
@@ -98,7 +98,8 @@ func (l *line) introduce(node, token string) error {
 	return l.SetDeadline(time.Time{})
 }
 
-// requestsOf ends where the launching machine's requests end, and leaves what follows.
+// requestsOf reads up to the end of the launching machine's requests, and leaves the text that
+// follows unread.
 type requestsOf struct {
 	in     *bufio.Reader
 	inside bool // in the middle of a line

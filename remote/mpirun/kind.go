@@ -12,16 +12,17 @@ import (
 // kind is an implementation of mpirun.
 type kind struct {
 	version *regexp.Regexp // matches the beginning of the output of mpirun --version
-	// daemonOptions are the launch's options that say how daemons start and call back, with the
-	// number of words that follow each. All other options concern the ranks.
+	// daemonOptions maps the launch's options that say how daemons start and call back to the
+	// number of words that follow each option. All other options concern the ranks.
 	daemonOptions map[string]int
-	// parameters are the names that do so in an option with a name and a value.
+	// parameters matches the names of parameters that say how daemons start. Such a parameter is
+	// given by an option with a name and a value.
 	parameters *regexp.Regexp
 	argv       func(node string, ways, argv []string) []string
 	sshWords   []string // variables with options for ssh
 }
 
-// kinds are the implementations that preflight supports.
+// kinds lists the implementations that preflight supports.
 //
 // They were tested with Open MPI 4.1.4 and MPICH 4.0.2. Both pass their standard input to rank 0.
 // Open MPI ends within 0.1 s after ssh reports that a node cannot be reached. Hydra reports why ssh
@@ -41,7 +42,7 @@ var kinds = []kind{
 	},
 }
 
-// kindOf returns the kind whose mpirun prints this version, nil for none.
+// kindOf returns the kind of mpirun that prints this version text, nil if it is unknown.
 func kindOf(output string) *kind {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.version.MatchString(strings.TrimSpace(output)) })
 	if i < 0 {
@@ -50,7 +51,7 @@ func kindOf(output string) *kind {
 	return &kinds[i]
 }
 
-// daemonArgs returns those of a launch's options that say how daemons start.
+// daemonArgs returns the options of a launch that say how daemons start.
 func (k *kind) daemonArgs(words []string) (kept []string) {
 	for i := 0; i < len(words); i++ {
 		follow, way := k.daemonOptions[words[i]]
@@ -65,11 +66,11 @@ func (k *kind) daemonArgs(words []string) (kept []string) {
 	return kept
 }
 
-// asksNothing makes ssh ask no questions, and wait for an absent machine no longer than preflight
-// does.
+// asksNothing makes ssh ask no questions. It also limits how long ssh waits for an absent machine
+// to the time that preflight waits.
 const asksNothing = "-o BatchMode=yes -o ConnectTimeout=5"
 
-// ofRank are the variables in which Open MPI describes a rank and preflight's job.
+// ofRank lists the variables in which Open MPI describes a rank and preflight's job.
 var ofRank = []string{
 	"OMPI_APP_CTX_NUM_PROCS", "OMPI_COMMAND", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
 	"OMPI_COMM_WORLD_NODE_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_FILE_LOCATION", "OMPI_FIRST_RANKS",
@@ -93,7 +94,7 @@ func openMPI(node string, ways, argv []string) []string {
 		}
 		words = append(words, ways[i])
 	}
-	words = append(words, "--mca", ssh, strings.TrimSpace(more+" "+asksNothing), "--bind-to", "none") // otherwise the single rank would get only one core
+	words = append(words, "--mca", ssh, strings.TrimSpace(more+" "+asksNothing), "--bind-to", "none") // without --bind-to none, the single rank would get only one core
 	return slices.Concat(words, []string{"--host", node + ":1", "-n", "1", "--wdir", "/"}, argv)
 }
 
@@ -102,8 +103,8 @@ func hydra(node string, ways, argv []string) []string {
 	return slices.Concat(ways, []string{"-hosts", node, "-n", "1", "-wdir", "/"}, argv)
 }
 
-// environ returns the environment of an mpirun. In a Slurm job mpirun starts its daemons with srun,
-// which must not get ssh's options.
+// environ returns the environment of an mpirun. In a Slurm job, mpirun starts its daemons with srun
+// and therefore must not get ssh's options.
 func (k *kind) environ(env []string) []string {
 	if slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "SLURM_JOB_ID=") }) {
 		return env

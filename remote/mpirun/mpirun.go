@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package mpirun reaches the nodes with the mpirun that a launch would use. Its daemons start like
-// those of the ranks, over the same ssh or in the same Slurm job, and call back the launching
-// machine in the same way. Every node has an mpirun of its own, so that no node waits for another
-// and each failure has the messages of one mpirun.
+// those of the ranks, over the same ssh or in the same Slurm job, and connect back to the launching
+// machine in the same way. Every node has an mpirun of its own. No node then waits for another, and
+// each failure has the messages of one mpirun.
 //
-// It does not log in by itself: the point is to find what stops mpirun, in the words of mpirun and
-// its ssh. It does not allow root unless the launch does. ssh is told to ask for no password.
+// The package does not log in by itself, because it must find what stops mpirun, in the words of
+// mpirun and its ssh. It does not allow root unless the launch does. It tells ssh to ask for no
+// password.
 package mpirun
 
 import (
@@ -39,7 +40,7 @@ type Carrier struct {
 const patience = 8 * time.Second
 
 // New returns a Carrier for the mpirun in PATH. words are the options that the launch adds to its
-// command. It fails without mpirun, and for an unknown implementation.
+// command. New fails if mpirun is not in PATH or is of an unknown implementation.
 func New(words []string) (*Carrier, error) {
 	program, err := exec.LookPath("mpirun")
 	if err != nil {
@@ -71,7 +72,8 @@ func New(words []string) (*Carrier, error) {
 	return c, nil
 }
 
-// Files counts an mpirun for each node: its three streams, and the one that reports its end.
+// Files counts the files of one mpirun per node: its three streams, and the file that reports its
+// end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
 // Close waits until every mpirun has ended.
@@ -80,9 +82,9 @@ func (c *Carrier) Close() error {
 	return nil
 }
 
-// Dial only determines the address to which the node's name resolves on this machine, if any;
-// mpirun goes there when the command starts. A user name before the host is left to ssh's
-// configuration, as with Open MPI's option.
+// Dial only looks up the address to which the node's name resolves on the launching machine, if
+// any. mpirun connects to the node when the command starts. Dial drops a user name before the host
+// and leaves it to ssh's configuration, as with Open MPI's option.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	trace := &remote.Trace{Carrier: Name, User: c.user}
 	host := hostfile.Bare(name)

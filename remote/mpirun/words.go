@@ -15,10 +15,10 @@ import (
 type reason struct {
 	line  *regexp.Regexp
 	cause remote.Cause
-	hard  bool // mpirun cannot succeed any more, even if it continues
+	hard  bool // after this message mpirun cannot succeed any more, even if it continues
 }
 
-// reasons are in order of precedence.
+// reasons lists the known messages, the most important first.
 //
 // Source: openssh-portable 9.2, sshconnect.c and ssh.c. open-mpi/ompi 4.1,
 // orte/tools/orterun/help-orterun.txt (root), orte/mca/oob/tcp/help-oob-tcp.txt and
@@ -64,7 +64,7 @@ func explain(output string, came engine.State) *remote.Error {
 		return nil
 	}
 	cause := remote.MPIRunFailed
-	if came == engine.Broke { // some of it may be the command's output
+	if came == engine.Broke { // some of the text may be the command's output
 		cause = remote.ConnectionLost
 	}
 	return &remote.Error{Cause: cause, Err: errors.New(output)}

@@ -27,34 +27,34 @@ import (
 	"preflight/remote/meet"
 )
 
-// groupFrom is the minimum number of nodes whose agents one srun starts and which call back. For
-// fewer nodes, one srun per node costs no more.
+// groupFrom is the minimum number of nodes for which one srun starts all agents, which then call
+// back. For fewer nodes, one srun per node costs no more.
 const groupFrom = 17
 
-// longestPatience is how long we wait at most until all agents of one srun have called.
+// longestPatience is the maximum time to wait until all agents of one srun have called back.
 const longestPatience = 8 * time.Second
 
-// group is the nodes of a job whose agents are started by one srun and then call back. No call is
-// answered before it is known which nodes call. The reason: one dead node makes Slurm kill all
-// tasks of its step after 11 s (22.05, also with --no-kill). If a node is silent, the others are
-// started once more without it.
+// group holds the nodes of a job whose agents are started by one srun and then call back. No call
+// is answered before it is known which nodes call. The reason is that one dead node makes Slurm
+// kill all tasks of its step after 11 s (22.05, also with --no-kill). If a node is silent, the
+// other agents are started once more without it.
 type group struct {
 	engine   *engine.Engine
-	nodes    []string // in Slurm's numbering
-	callback string   // HOST:PORT for agents to call, "" for all addresses of this machine
+	nodes    []string // in the order of Slurm's task numbers
+	callback string   // HOST:PORT to which agents connect, "" for all addresses of the launching machine
 	binary   func(goos, arch string) (*remote.Binary, error)
 	patience time.Duration
 
 	begin   func()          // runs gather on its first call
-	ctx     context.Context // ends with the carrier
+	ctx     context.Context // ends when the carrier is closed
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	decided chan struct{} // closed when it is known who calls; the fields below are set then
+	decided chan struct{} // closed when it is known which nodes call back; the fields below are set then
 
-	calls    *groupStep        // the step of the nodes that call, nil for none
-	uncalled map[string]string // why the others could not call
+	calls    *groupStep        // the step of the nodes that call back, nil for none
+	uncalled map[string]string // why the other nodes could not call back
 	mu       sync.Mutex
-	called   map[string]bool // nodes that have called and were not dialled yet
+	called   map[string]bool // nodes that have called back and were not dialled yet
 }
 
 func newGroup(by *engine.Engine, nodes []string, o Options) *group {
@@ -65,9 +65,9 @@ func newGroup(by *engine.Engine, nodes []string, o Options) *group {
 	return c
 }
 
-// dial returns the connection to a node that has called, and its address. It returns nil for a node
-// that needs an srun of its own, and why its agent could not call; uncalled is "" if it was not
-// asked to.
+// dial returns the connection to a node that has called back, and the node's address. For a node
+// that needs an srun of its own, connection is nil and uncalled says why the node's agent could not
+// call back. uncalled is "" if the agent was not asked to.
 func (c *group) dial(ctx context.Context, node string) (connection remote.Connection, address, uncalled string) {
 	c.begin()
 	select {
@@ -80,7 +80,7 @@ func (c *group) dial(ctx context.Context, node string) (connection remote.Connec
 	if !c.called[node] {
 		return nil, "", c.uncalled[node]
 	}
-	delete(c.called, node) // it calls only once
+	delete(c.called, node) // a node calls back only once
 	connection, trace, err := c.calls.judge.Dial(ctx, node)
 	if err != nil {
 		return nil, "", ""
@@ -88,7 +88,7 @@ func (c *group) dial(ctx context.Context, node string) (connection remote.Connec
 	return connection, trace.Address, ""
 }
 
-// gather finds out which nodes call.
+// gather finds out which nodes call back.
 func (c *group) gather() {
 	defer close(c.decided)
 	for nodes := c.nodes; len(nodes) > 1; {
@@ -119,14 +119,14 @@ func (c *group) gather() {
 		}
 		m.end()
 		c.running.Go(m.engine.Close)
-		if len(nodes) < len(c.nodes) { // they answered just now
+		if len(nodes) < len(c.nodes) { // the remaining nodes answered just now
 			return
 		}
 		nodes = called
 	}
 }
 
-// close ends the agents that have called, and the srun that started them.
+// close ends the agents that have called back, and the srun that started them.
 func (c *group) close() {
 	c.stop()
 	c.running.Wait()
@@ -136,10 +136,11 @@ func (c *group) close() {
 	}
 }
 
-// groupStep is one srun that starts the agents of several nodes, and where they call.
+// groupStep is one srun that starts the agents of several nodes. It also holds the addresses to
+// which the agents connect.
 type groupStep struct {
 	nodes      []string
-	at         []string // the addresses to call
+	at         []string // the addresses to which agents connect
 	engine     *engine.Engine
 	judge      *meet.Carrier
 	connection remote.Connection
@@ -147,7 +148,7 @@ type groupStep struct {
 	ended      chan struct{} // closed when srun prints no more
 }
 
-// word is the report of a node that does not call.
+// word is the report of a node that does not call back.
 type word struct {
 	reported chan struct{} // closed when the node has reported
 	why      string        // "" if the node lacks the agent
@@ -195,13 +196,13 @@ func (c *group) start(nodes []string) (*groupStep, error) {
 	return m, nil
 }
 
-// variable holds what agents are told. srun reads no standard input before all nodes have begun
-// (22.05, src/api/step_io.c, _file_readable), and all users of a machine can read its command
-// lines.
+// variable names the variable that tells agents how to call back. srun reads no standard input
+// before all nodes have begun (22.05, src/api/step_io.c, _file_readable), and all users of a
+// machine can read srun's command line.
 const variable = "TOLD_BY_PREFLIGHT"
 
-// exported returns env with the variable. If the user chose which variables srun exports, it adds
-// the variable to them.
+// exported returns env with the variable. If the user chose which variables srun exports, exported
+// adds the variable to those.
 func exported(env []string, value string) []string {
 	const option = "SLURM_EXPORT_ENV"
 	switch chosen := os.Getenv(option); chosen {
@@ -214,7 +215,7 @@ func exported(env []string, value string) []string {
 	return append(env, variable+"="+value)
 }
 
-// readReports records which nodes report that they do not call. It reads until srun ends.
+// readReports records which nodes report that they do not call back. It reads until srun ends.
 func (m *groupStep) readReports(stdout io.Reader) {
 	defer close(m.ended)
 	lines := bufio.NewScanner(stdout)
@@ -231,11 +232,11 @@ func (m *groupStep) readReports(stdout io.Reader) {
 			close(w.reported)
 		}
 	}
-	_, _ = io.Copy(io.Discard, stdout) // so that srun does not block
+	_, _ = io.Copy(io.Discard, stdout) // reads on so that srun does not block
 }
 
-// await waits until every node has called or reported that it does not, or until patience is over.
-// It returns the nodes that have called, and those that have done neither.
+// await waits until every node has called back or reported that it does not, or until patience is
+// over. It returns the nodes that have called back, and the nodes that have done neither.
 func (m *groupStep) await(ctx context.Context, patience time.Duration) (called, silent []string) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -278,8 +279,8 @@ func (m *groupStep) end() {
 	m.connection.Close()
 }
 
-// listen opens the port for the calls: the one from --callback, one that Slurm reserves for srun,
-// or any.
+// listen opens the port to which agents connect: the port from --callback, a port that Slurm
+// reserves for srun, or any port.
 func (c *group) listen() (net.Listener, error) {
 	if c.callback != "" {
 		_, port, err := net.SplitHostPort(c.callback)
@@ -300,7 +301,7 @@ func (c *group) listen() (net.Listener, error) {
 	}
 }
 
-// portRange returns the ports on which Slurm lets srun listen, 0 for any.
+// portRange returns the range of ports on which Slurm lets srun listen, 0 and 0 for any port.
 func portRange(ctx context.Context, limit time.Duration) (low, high int) {
 	program, err := exec.LookPath("scontrol")
 	if err != nil {
@@ -319,12 +320,13 @@ func portRange(ctx context.Context, limit time.Duration) (low, high int) {
 	return low, high
 }
 
-// srunPortRange is a line of scontrol show config; 0-0 means none.
+// srunPortRange matches a line of scontrol show config. A range of 0-0 means none.
 var srunPortRange = regexp.MustCompile(`(?m)^SrunPortRange\s*=\s*(\d{1,5})-(\d{1,5})$`)
 
-// addresses returns the addresses of this machine that others may reach, with a port.
+// addresses returns the addresses of the launching machine that other machines may reach, each with
+// the port.
 func addresses(port string) (all []string) {
-	found, _ := net.InterfaceAddrs() // addresses that cannot be read are not called
+	found, _ := net.InterfaceAddrs() // agents do not connect to addresses that cannot be read
 	for _, address := range found {
 		network, ok := address.(*net.IPNet)
 		if ok && !network.IP.IsLoopback() && !network.IP.IsLinkLocalUnicast() {

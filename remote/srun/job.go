@@ -21,18 +21,19 @@ import (
 	"preflight/internal/text"
 )
 
-// Job is a running Slurm job; the zero Job is none.
+// Job is a running Slurm job. The zero Job means no job.
 type Job struct {
 	ID    string
 	Nodes string // as in SLURM_JOB_NODELIST
-	// Named is set if the user named the job. srun finds the job that this process is in by itself.
+	// Named means that the user named the job. Otherwise it is the job that this process is in,
+	// which srun finds by itself.
 	Named bool
 }
 
 // Own returns the job that this process is in.
 func Own() Job { return Job{ID: os.Getenv("SLURM_JOB_ID"), Nodes: os.Getenv("SLURM_JOB_NODELIST")} }
 
-// among returns those of the nodes that belong to the job, in the order in which Slurm numbers the
+// among returns the given nodes that belong to the job, in the order in which Slurm numbers the
 // tasks of a step. A node outside the job would stop the whole step from starting.
 func (j Job) among(nodes []string) []string {
 	here, err := hostfile.Expand(j.Nodes)
@@ -50,7 +51,7 @@ func IsJob(text string) bool { return jobName.MatchString(text) }
 
 var jobName = regexp.MustCompile(`^[1-9][0-9]{0,9}([_+][0-9]{1,7})?$`)
 
-// Find asks Slurm for a job by its name. It fails if no step can start in the job.
+// Find asks Slurm for a job by its name. It fails if no step can start in that job.
 func Find(ctx context.Context, name string, timeout time.Duration) (Job, error) {
 	program, err := exec.LookPath("squeue")
 	if err != nil {
@@ -69,9 +70,9 @@ func Find(ctx context.Context, name string, timeout time.Duration) (Job, error) 
 	return read(name, strings.Fields(answer.String()))
 }
 
-// read returns the job of that name from squeue's output.
+// read parses squeue's output and returns the job of the given name.
 func read(name string, lines []string) (Job, error) {
-	if len(lines) == 0 { // a job that ended recently; for one that ended long ago squeue fails
+	if len(lines) == 0 { // the job ended recently; for a job that ended long ago squeue fails
 		return Job{}, fmt.Errorf("job %s has ended", name)
 	}
 	column := strings.Split(lines[0], "|")

@@ -19,28 +19,29 @@ import (
 )
 
 const (
-	// quiet is how long no further node must have asked for a file before the waiting ones get it.
+	// quiet is how long no further node may have asked for a file before the waiting nodes get it.
 	quiet = time.Second
-	// sbcastTime is the time limit for the transfer, and for starting the step that it needs.
+	// sbcastTime is the time limit for the transfer. Starting the step that the transfer needs has
+	// the same limit.
 	sbcastTime = 10 * time.Second
 	// tidying is the time limit for the nodes to remove the rest of the file.
 	tidying = 4 * time.Second
 )
 
-// sbcast brings the agent to nodes that lack it. All nodes that ask for one file get it in one run
-// of Slurm's sbcast, in which nodes pass its blocks on to each other. sbcast finds nodes through a
-// step, so those nodes get one more step. The step lasts as long as the carrier, and then removes
-// what is left of the file.
+// sbcast copies the agent to nodes that lack it. All nodes that ask for one file get it in one run
+// of Slurm's sbcast, in which nodes pass the file's blocks on to each other. sbcast finds nodes
+// through a step, so those nodes get one more step. That step lasts as long as the carrier, and
+// then removes what is left of the file.
 //
 // Source: SchedMD/slurm 22.05, src/sbcast/opts.c, and src/slurmd/slurmd/req.c,
 // _file_bcast_register_file: the job's owner opens the file, with O_EXCL and mode 0700.
 type sbcast struct {
-	program string // sbcast's path, "" if it is not used
+	program string // sbcast's path, "" if sbcast is not used
 	job     string
 	engine  *engine.Engine
-	nodes   int // in the launch
+	nodes   int // number of nodes in the launch
 
-	ctx     context.Context // ends with the carrier
+	ctx     context.Context // ends when the carrier is closed
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
@@ -49,7 +50,7 @@ type sbcast struct {
 	steps   []holding
 }
 
-// batch is the nodes that wait for one file.
+// batch holds the nodes that wait for one file.
 type batch struct {
 	path    string
 	content []byte
@@ -65,7 +66,7 @@ type holding struct {
 	process    *remote.Process
 }
 
-// newSbcast returns an sbcast that sends nothing if the program is missing, or if steps run in a
+// newSbcast returns an sbcast. It sends nothing if the program is missing, or if steps run in a
 // container, whose files are not the node's.
 func newSbcast(by *engine.Engine, nodes int, o Options) *sbcast {
 	s := &sbcast{job: o.Job.ID, engine: by, nodes: nodes, batches: map[string]*batch{}}
@@ -76,7 +77,7 @@ func newSbcast(by *engine.Engine, nodes int, o Options) *sbcast {
 	return s
 }
 
-// bring waits until the file has arrived on the node, and reports whether it has.
+// bring waits until the file has arrived on the node, and reports whether it has arrived.
 func (s *sbcast) bring(ctx context.Context, node, path string, content []byte) bool {
 	if s.program == "" {
 		return false
@@ -102,8 +103,8 @@ func (s *sbcast) bring(ctx context.Context, node, path string, content []byte) b
 	}
 }
 
-// send sends the file to a waiting batch. A batch of one node is not worth a step; it gets the file
-// in the usual way.
+// send sends the file to a waiting batch. A step is not worthwhile for a batch of one node, which
+// gets the file in the usual way.
 func (s *sbcast) send(b *batch) {
 	s.mu.Lock()
 	waits := s.batches[b.path] == b && s.ctx.Err() == nil
@@ -119,8 +120,8 @@ func (s *sbcast) send(b *batch) {
 	}
 }
 
-// holds is the command of the step. It prints the step's number. Its input goes to all of its
-// tasks.
+// holds is the command of the step. It prints the step's number. srun sends its input to all of the
+// step's tasks.
 const holds = `IFS= read -r path && echo "` + holdsMark + `$SLURM_STEP_ID" && read -r end; rm -f "$path"`
 
 const holdsMark = "@@preflight-step "
@@ -149,8 +150,8 @@ func (s *sbcast) run(b *batch) bool {
 	return err == nil
 }
 
-// hold starts a step on the nodes of a batch. It returns the step's number when it runs on all of
-// them, otherwise "".
+// hold starts a step on the nodes of a batch. It returns the step's number when the step runs on
+// all of them, otherwise "".
 func (s *sbcast) hold(ctx context.Context, b *batch) (step string) {
 	connection := s.engine.Connect(strings.Join(b.nodes, ","))
 	process, failure := connection.Start(holds, io.Discard)

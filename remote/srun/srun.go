@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package srun reaches the nodes of a Slurm job with steps of that job. That works where compute
-// nodes do not allow ssh, and gives the environment that srun gives the ranks. Every node has a
-// step of its own, so that it affects no other node. For more than a few nodes one step starts all
-// agents, which then call back (group.go); a node that does not call gets a step of its own. If
-// several nodes lack the agent, one sbcast brings it to them. Failures of srun are reported in its
-// own words.
+// nodes do not allow ssh, and gives the same environment that srun gives the ranks. Every node has
+// a step of its own, so that it affects no other node. If there are more than a few nodes, one step
+// starts all agents, which then call back (group.go). A node that does not call back gets a step of
+// its own. If several nodes lack the agent, one sbcast copies it to them. Failures of srun are
+// reported in srun's own words.
 //
 // The package does not allocate nodes: without a job it reaches none. It uses no login and no key.
 package srun
@@ -32,7 +32,7 @@ import (
 // Name is this carrier's name in traces.
 const Name = "srun"
 
-// Carrier starts steps in a Slurm job.
+// Carrier starts steps in a Slurm job to reach its nodes.
 type Carrier struct {
 	own    []string // srun options from the user
 	engine engine.Engine
@@ -42,21 +42,22 @@ type Carrier struct {
 	group  *group // nil if every node has an srun of its own
 }
 
-// Options say how to reach nodes.
+// Options says how to reach nodes.
 type Options struct {
 	Job       Job
 	Container []string      // srun's pyxis options for the steps, each one word
-	Timeout   time.Duration // per node
-	// Callback is the HOST:PORT of this machine for agents to call, "" for any address that they
-	// reach.
+	Timeout   time.Duration // limit per node
+	// Callback is the HOST:PORT of the launching machine to which agents connect. If it is "",
+	// agents use any address that they reach.
 	Callback string
-	// Alone is set if no agent may call, because the step runs another command or runs in a
+	// Alone means that no agent may call back, because the step runs another command or runs in a
 	// container.
 	Alone  bool
 	Binary func(goos, arch string) (*remote.Binary, error) // as in remote.Options
 }
 
-// New returns a Carrier for these nodes. It fails outside a Slurm job, and without srun.
+// New returns a Carrier for these nodes. It fails outside a Slurm job, and if srun is not
+// installed.
 func New(nodes []string, o Options) (*Carrier, error) {
 	if o.Job.ID == "" {
 		return nil, errors.New("it needs a Slurm job, and this shell is outside of any: begin one with salloc or sbatch, or name a running one with --jobid")
@@ -74,7 +75,7 @@ func New(nodes []string, o Options) (*Carrier, error) {
 	}
 	c.engine = engine.Engine{
 		Name: Name,
-		Program: func(node string, argv []string) *exec.Cmd { // or several nodes, separated by commas
+		Program: func(node string, argv []string) *exec.Cmd { // node may be several nodes, separated by commas
 			count := strconv.Itoa(1 + strings.Count(node, ","))
 			more := []string{"--nodes=" + count, "--ntasks=" + count, "--nodelist=" + node}
 			if count != "1" {
@@ -91,10 +92,12 @@ func New(nodes []string, o Options) (*Carrier, error) {
 	return c, nil
 }
 
-// Files counts those of a running step: its three streams, and the one that reports its end.
+// Files counts the files of one srun per node: its three streams, and the file that reports its
+// end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
-// Close ends the steps with many nodes, and waits until the steps of single nodes have ended.
+// Close ends the steps that run on many nodes, and waits until the steps of single nodes have
+// ended.
 func (c *Carrier) Close() error {
 	if c.group != nil {
 		c.group.close()
@@ -104,9 +107,9 @@ func (c *Carrier) Close() error {
 	return nil
 }
 
-// Dial waits for the node's call, if it should call. Otherwise it only determines the address to
-// which the node's name resolves on this machine, if any: the step starts together with the
-// command.
+// Dial waits until the node calls back, if it should. Otherwise Dial only looks up the address to
+// which the node's name resolves on the launching machine, if any. The step then starts together
+// with the command.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	trace := &remote.Trace{Carrier: Name, Options: c.own, User: c.user}
 	host, began := hostfile.Bare(name), time.Now()
@@ -132,18 +135,20 @@ type step struct {
 	sbcast *sbcast
 }
 
-// Bring uses sbcast, together with the other nodes that wait for the same file.
+// Bring uses one sbcast for this node and all other nodes that wait for the same file.
 func (s step) Bring(ctx context.Context, path string, content []byte) bool {
 	return s.sbcast.bring(ctx, s.node, path, content)
 }
 
-// options are passed to every srun. They ask for one task per node on all of its CPUs, without MPI,
-// next to whatever runs in the job (--overlap, since Slurm 20.11; without it the step would wait
-// for CPUs that other steps hold). --chdir names a directory that every node has.
+// options lists the options of every srun. They request one task per node on all of its CPUs,
+// without MPI. The step runs next to the job's other steps (--overlap, since Slurm 20.11). Without
+// --overlap the step would wait for CPUs that other steps hold. --chdir names a directory that
+// every node has.
 var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
 
-// ofStep are the variables in which srun describes the step's nodes and tasks, and also the job's
-// nodes if the user named the job. They describe preflight's step, and not the launch.
+// ofStep returns the variables in which srun describes the step's nodes and tasks. If the user
+// named the job, it also returns those that describe the job's nodes. All of them describe
+// preflight's step rather than the launch.
 func ofStep(job Job) []string {
 	ours := []string{"SLURM_NNODES", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}
 	if job.Named {
@@ -152,14 +157,14 @@ func ofStep(job Job) []string {
 	return ours
 }
 
-// taskEnded is how srun reports the end of a task that it had started.
+// taskEnded matches srun's report of the end of a task that had started.
 //
 // Source: SchedMD/slurm 22.05, src/srun/libsrun/task_state.c and srun_job.c; "srun: error: w2: task
 // 0: Killed".
 var taskEnded = regexp.MustCompile(`task \d+: `)
 
-// explain returns the failure that srun's messages show, nil for none. If srun is still running, it
-// waits for what the message says.
+// explain returns the failure that srun's messages show, nil for none. If srun is still running,
+// the message says what srun waits for.
 func explain(output string, came engine.State) *remote.Error {
 	if output := pyxisError.FindString(output); output != "" && came != engine.Going {
 		return &remote.Error{Cause: remote.PyxisFailed, Err: errors.New(output)}
@@ -177,12 +182,13 @@ func explain(output string, came engine.State) *remote.Error {
 	return failure
 }
 
-// pyxisError is pyxis's message about a container that does not start, with enroot's output.
+// pyxisError matches pyxis's message about a container that does not start. The message contains
+// enroot's output.
 //
 // Source: NVIDIA/pyxis, pyxis_slurmstepd.c and enroot.c, enroot_print_log.
 var pyxisError = regexp.MustCompile(`error: pyxis: .*`)
 
-// causes maps srun's messages to causes; the first match counts.
+// causes maps srun's messages to causes. The first match counts.
 //
 // Source: SchedMD/slurm 22.05, src/common/slurm_errno.c, and getopt_long(3) for the message of an
 // srun before 20.11 about --overlap, and of one without pyxis about its options. For a step,
@@ -205,14 +211,14 @@ var causes = []struct {
 	{"munged", remote.SlurmDistrusts},
 }
 
-// reason matches a line in which srun says why nothing starts: an error, or that the step waits for
-// what other steps hold.
+// reason matches a line in which srun says why nothing starts. It is an error, or a message that
+// the step waits for resources that other steps hold.
 //
 // Source: SchedMD/slurm 22.05, src/srun/libsrun/launch.c, "Job %u step creation temporarily
 // disabled, retrying".
 var reason = regexp.MustCompile(`^(?:\S*/)?srun: (?:error: (.*)|(.*step creation.*|unrecognized option .*))$`)
 
-// reasons returns those lines from srun's output, "" for none.
+// reasons returns the lines of srun's output that match reason, "" for none.
 func reasons(output string) string {
 	var all []string
 	for _, line := range strings.Split(output, "; ") {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// keyExchanges lists plain curve25519 before the post-quantum hybrid, because it costs the
-// launching machine a fraction. What a node reports about itself is not worth recording for
-// decades.
+// keyExchanges lists plain curve25519 before the post-quantum hybrid, because plain curve25519
+// costs the launching machine only a fraction of the time. Nodes report nothing about themselves
+// that an eavesdropper would want to decrypt decades later.
 var keyExchanges = []string{
 	ssh.KeyExchangeCurve25519,
 	ssh.KeyExchangeMLKEM768X25519,
@@ -32,15 +32,15 @@ var hostKeyAlgorithms = []string{
 	ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
 }
 
-// keyAlgorithms are the signatures that we offer for logins, best first.
+// keyAlgorithms lists the signature algorithms that we offer for logins, best first.
 var keyAlgorithms = []string{
 	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
 	ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
 	ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
 }
 
-// onlyOpenSSH are key exchanges, ciphers and so on that OpenSSH 9.2 to 10.0 offers by default and
-// x/crypto does not support.
+// onlyOpenSSH lists key exchanges, ciphers and other algorithms that OpenSSH 9.2 to 10.0 offers by
+// default and x/crypto does not support.
 var onlyOpenSSH = []string{
 	"sntrup761x25519-sha512@openssh.com", "sntrup761x25519-sha512", "diffie-hellman-group18-sha512",
 	"umac-64-etm@openssh.com", "umac-128-etm@openssh.com", "hmac-sha1-etm@openssh.com",
@@ -48,7 +48,8 @@ var onlyOpenSSH = []string{
 	"sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com",
 }
 
-// algorithms determines the four lists that are negotiated and the one that limits our keys.
+// algorithms sets the four lists of algorithms that are negotiated, and the list that limits the
+// user's keys.
 func (e *evaluation) algorithms(t *target) {
 	able, unsafe := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
 	choose := func(keyword string, defaults []string, able ...[]string) []string {
@@ -65,13 +66,13 @@ func (e *evaluation) algorithms(t *target) {
 	t.macs = choose("macs", able.MACs, able.MACs, unsafe.MACs)
 	t.hostKeyAlgorithms = choose("hostkeyalgorithms", hostKeyAlgorithms, hostKeyAlgorithms, unsafe.HostKeys)
 	t.keyAlgorithms = choose("pubkeyacceptedalgorithms", keyAlgorithms, keyAlgorithms, unsafe.PublicKeyAuths)
-	// ssh_kex2 (sshconnect2.c): a list without + or - keeps its order.
+	// In ssh_kex2 (sshconnect2.c), a list without + or - keeps its order.
 	spec := e.first("hostkeyalgorithms")
 	t.orderByKnown = spec == "" || strings.ContainsAny(spec[:1], "+-")
 }
 
 // chooseAlgorithms applies ssh_config's +, - and ^ to the defaults. Patterns match the algorithms
-// that are supported.
+// in able, which are those that are supported.
 func chooseAlgorithms(spec string, defaults, able []string) []string {
 	if spec == "" {
 		return defaults

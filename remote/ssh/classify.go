@@ -21,8 +21,8 @@ import (
 	"preflight/remote"
 )
 
-// This file is the only one that reads errors of x/crypto and the kernel, and turns them into a
-// Stage and a Cause. Most of x/crypto's errors are only text.
+// Only this file reads errors of x/crypto and the kernel. It turns them into a Stage and a Cause.
+// Most of x/crypto's errors are only text.
 
 // connectCause returns why a TCP connection failed.
 func connectCause(ctx context.Context, err error) remote.Cause {
@@ -41,7 +41,7 @@ func connectCause(ctx context.Context, err error) remote.Cause {
 	return remote.Unexpected
 }
 
-// resolverWords returns the resolver's message without the name.
+// resolverWords returns the resolver's message without the name that was looked up.
 func resolverWords(err error) string {
 	var dns *net.DNSError
 	switch {
@@ -55,8 +55,8 @@ func resolverWords(err error) string {
 	return err.Error()
 }
 
-// explain translates the library's error, depending on how far the attempt got. late is why our own
-// side ended it, nil if it did not.
+// explain translates the library's error, depending on how far the attempt got. late is the reason
+// why our own side ended the attempt, nil if it did not.
 func (a *attempt) explain(late, err error) *remote.Error {
 	var negotiation *ssh.AlgorithmNegotiationError
 	hole := a.connection.Broken()
@@ -106,7 +106,7 @@ func (a *attempt) silence(what string) error {
 // (drop_connection in OpenSSH's sshd.c, 8.5 and 9.8).
 var turnedAway = regexp.MustCompile(`^(Exceeded MaxStartups|Not allowed at this time)`)
 
-// explainGreeting is for a server that never sent SSH-2.0.
+// explainGreeting returns the failure of a server that never sent a version line of SSH-2.0.
 func (a *attempt) explainGreeting(late, err error) *remote.Error {
 	greeting := string(a.wire.greeting)
 	e := &remote.Error{Stage: remote.StageGreet, Detail: map[string]string{
@@ -131,8 +131,8 @@ func (a *attempt) explainGreeting(late, err error) *remote.Error {
 	return e
 }
 
-// explainNegotiation names the kind of algorithm on which the two sides could not agree, and notes
-// if OpenSSH could have.
+// explainNegotiation names the kind of algorithm on which the two sides could not agree. It adds a
+// note if OpenSSH could have agreed.
 func (a *attempt) explainNegotiation(err *ssh.AlgorithmNegotiationError) *remote.Error {
 	for _, theirs := range err.RequestedAlgorithms {
 		if slices.Contains(onlyOpenSSH, theirs) {
@@ -152,8 +152,8 @@ func lost(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || disconnected(err) != ""
 }
 
-// disconnected returns the text of the server's disconnect message, "" if it sent none. The library
-// does not export its type for it.
+// disconnected returns the text of the server's disconnect message, "" if the server sent none. The
+// library does not export its type for this message.
 func disconnected(err error) string {
 	if err == nil {
 		return ""
@@ -166,7 +166,7 @@ func disconnected(err error) string {
 
 var disconnectText = regexp.MustCompile(`ssh: disconnect, reason \d+: ((?s:.*))$`)
 
-// plainError removes the library's own prefixes from an error.
+// plainError returns an error without the library's own prefixes.
 func plainError(err error) error {
 	if line := disconnected(err); line != "" {
 		return fmt.Errorf("the server said: %s", text.Escape(strings.TrimSpace(line)))

@@ -23,20 +23,20 @@ import (
 	"preflight/remote"
 )
 
-// Options of a Carrier. Every zero value is the normal setting, so that only tests and flags set
-// them.
+// Options configures a Carrier. Every zero value is the normal setting, so that only tests and
+// flags set fields.
 type Options struct {
-	Home         string        // the home whose .ssh is used; "" = the user's, from the password database
+	Home         string        // the home directory whose .ssh is used; "" = the user's, from the password database
 	SystemConfig string        // "" = /etc/ssh/ssh_config; the system's known hosts are in the same directory
 	AgentSocket  string        // "" = $SSH_AUTH_SOCK
-	Port         int           // like ssh -p: overrides the configuration; 0 = as configured
-	User         string        // like ssh -l; "" = as configured, else the local user
-	Timeout      time.Duration // per node, from name lookup to an agent that answers; 0 = remote.DefaultTimeout
+	Port         int           // overrides the configuration like ssh -p; 0 = as configured
+	User         string        // overrides the configuration like ssh -l; "" = as configured, else the local user
+	Timeout      time.Duration // limit per node, from name lookup to an agent that answers; 0 = remote.DefaultTimeout
 }
 
-// Carrier reaches nodes. It reads the user's ssh configuration once. It keeps what nodes share:
-// parsed known_hosts files, keys, agents and connections to jump hosts. It is safe for concurrent
-// use and must be closed.
+// Carrier reaches nodes over ssh. It reads the user's ssh configuration once. It keeps the values
+// that nodes share: parsed known_hosts files, keys, agents and connections to jump hosts. It is
+// safe for concurrent use and must be closed.
 type Carrier struct {
 	options  Options
 	local    account
@@ -48,13 +48,13 @@ type Carrier struct {
 	names    *hostsys.Names
 }
 
-// account is the local user. Several of ssh's tokens expand to its values.
+// account is the local user. Several of ssh's tokens expand to its fields.
 type account struct {
 	name, home, uid, hostname string
 }
 
 // New reads the ssh configuration of the user and of the system. It fails where ssh itself would
-// refuse to start: on a line that it cannot parse, or a user's file that others may write.
+// refuse to start: on a line that it cannot parse, or if other users may write the user's file.
 func New(o Options) (*Carrier, error) {
 	me, err := user.Current()
 	if err != nil {
@@ -81,7 +81,7 @@ func New(o Options) (*Carrier, error) {
 	return c, nil
 }
 
-// Close ends the connections that nodes share. Callers close the connections to nodes.
+// Close closes the connections that nodes share. Callers close the connections to nodes.
 func (c *Carrier) Close() error {
 	c.jumps.close()
 	c.agents.each((*sshAgent).close)

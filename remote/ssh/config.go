@@ -17,8 +17,8 @@ import (
 )
 
 // preflight has its own parser. kevinburke/ssh_config (v1.6) refuses a file with `Match exec` or
-// with two criteria in one Match, applies an Include inside a Host block to every host, and has no
-// final pass. With each of these, preflight would reach a node in another way than the launch's
+// with two criteria in one Match. It applies an Include inside a Host block to every host, and has
+// no final pass. Each of these would make preflight reach a node in another way than the launch's
 // ssh.
 //
 // The grammar is that of OpenSSH's readconf.c and misc.c (9.2 to 10.0).
@@ -30,26 +30,26 @@ const maxIncludeDepth = 16
 type directive struct {
 	file     string
 	line     int
-	keyword  string   // lower case, old spellings replaced
-	args     []string // unquoted
+	keyword  string   // in lower case; an old spelling is replaced by the new one
+	args     []string // without their quotes
 	rest     string   // the arguments as written, for keywords whose value is the rest of the line
 	included []configFile
 }
 
 func (d directive) where() string { return fmt.Sprintf("%s:%d", d.file, d.line) }
 
-// configFile is one file's directives in order, including Host and Match.
+// configFile lists one file's directives in order, including Host and Match.
 type configFile []directive
 
-// configFiles is the whole configuration: the user's file, which wins, then the system's.
+// configFiles is the whole configuration: the user's file, which has precedence, then the system's.
 type configFiles struct {
 	files []configFile
-	// unknown are keywords that no known OpenSSH has, with their positions.
+	// unknown lists keywords that no known OpenSSH release has, with their positions.
 	unknown []string
 }
 
 // readConfig parses both files with everything that they include. A missing file counts as empty,
-// as for ssh.
+// as it does for ssh.
 func readConfig(user, system, home string) (configFiles, error) {
 	var c configFiles
 	for _, r := range []configReader{
@@ -72,9 +72,9 @@ func readConfig(user, system, home string) (configFiles, error) {
 
 // configReader reads the user's configuration or the system's.
 type configReader struct {
-	base    string // start of relative Include paths
+	base    string // directory for relative Include paths
 	home    string
-	private bool // refuse files that others may write
+	private bool // refuse files that other users may write
 	ignore  []string
 	unknown []string
 }
@@ -101,8 +101,8 @@ func (r *configReader) read(path string, depth int) (configFile, error) {
 	return r.parse(f, path, depth)
 }
 
-// trusted is the rule of read_config_file_depth: owned by root or by this user, and writable by no
-// other.
+// trusted applies the rule of read_config_file_depth. The file must be owned by root or by this
+// user, and no other user may write it.
 func trusted(info fs.FileInfo) bool {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if ok && owner.Uid != 0 && int(owner.Uid) != os.Getuid() {
@@ -134,7 +134,7 @@ func (r *configReader) parse(text io.Reader, path string, depth int) (configFile
 	return file, nil
 }
 
-// complete checks what does not depend on the host, and follows an Include.
+// complete checks the parts of a directive that do not depend on the host, and follows an Include.
 func (r *configReader) complete(d *directive, depth int) error {
 	if name, old := synonyms[d.keyword]; old {
 		d.keyword = name
@@ -212,7 +212,7 @@ func splitLine(line string) (directive, error) {
 		keyword, rest = line[:end], line[end:]
 	}
 	rest = strings.TrimLeft(rest, " \t")
-	if after, ok := strings.CutPrefix(rest, "="); ok { // one = is allowed between keyword and arguments
+	if after, ok := strings.CutPrefix(rest, "="); ok { // one "=" is allowed between keyword and arguments
 		rest = strings.TrimLeft(after, " \t")
 	}
 	args, err := splitArguments(rest)
@@ -225,8 +225,8 @@ func splitLine(line string) (directive, error) {
 	return directive{keyword: strings.ToLower(keyword), args: args, rest: rest}, nil
 }
 
-// splitArguments splits at blanks outside quotes; a # at the start of an argument starts a comment.
-// A backslash escapes a quote or a backslash, and outside quotes a space.
+// splitArguments splits at spaces and tabs outside quotes. A # at the start of an argument starts a
+// comment. A backslash escapes a quote or a backslash, and outside quotes a space.
 func splitArguments(s string) ([]string, error) {
 	var args []string
 	for i := 0; i < len(s); {
@@ -270,7 +270,7 @@ func parsePort(s string) (int, error) {
 	return port, nil
 }
 
-// parseSeconds parses an interval of OpenSSH's convtime: "90", "1m30s", "none" for 0.
+// parseSeconds parses an interval as OpenSSH's convtime does: "90" or "1m30s". "none" means 0.
 func parseSeconds(s string) (int, error) {
 	if s == "none" {
 		return 0, nil
@@ -298,9 +298,10 @@ func parseSeconds(s string) (int, error) {
 	return total, nil
 }
 
-// matchPattern is match_pattern of OpenSSH's match.c: * matches any characters, ? any single one.
+// matchPattern works like match_pattern of OpenSSH's match.c: * matches any characters, ? matches
+// any single character.
 func matchPattern(s, pattern string) bool {
-	// star and mark are the position of the last * and the start of its match in s. On a mismatch
+	// star is the position of the last *, and mark is the start of its match in s. On a mismatch
 	// the match grows, so that no nested search is needed.
 	star, mark := -1, 0
 	i, j := 0, 0
@@ -321,7 +322,7 @@ func matchPattern(s, pattern string) bool {
 	return strings.Trim(pattern[j:], "*") == ""
 }
 
-// matchPatterns reports whether some pattern matches and no negated one does.
+// matchPatterns reports whether some pattern matches and no negated pattern does.
 func matchPatterns(s string, patterns []string) bool {
 	matched := false
 	for _, pattern := range patterns {
@@ -336,10 +337,10 @@ func matchPatterns(s string, patterns []string) bool {
 	return matched
 }
 
-// matchList is matchPatterns for a list joined by commas.
+// matchList works like matchPatterns for a list joined by commas.
 func matchList(s, list string) bool { return matchPatterns(s, strings.Split(list, ",")) }
 
-// matchHost is matchList for host names; it ignores case.
+// matchHost works like matchList for host names and ignores case.
 func matchHost(host, list string) bool {
 	return matchList(strings.ToLower(host), strings.ToLower(list))
 }
@@ -347,13 +348,13 @@ func matchHost(host, list string) bool {
 // matchResult is the outcome of a Match line.
 type matchResult struct {
 	active    bool
-	wantFinal bool   // `final` was asked for: the configuration must be read again
+	wantFinal bool   // the line has `final`, so the configuration must be read again
 	unjudged  string // a criterion that we do not evaluate and that decides the line
 }
 
-// match evaluates a Match line as match_cfg_line of readconf.c does. Criteria that would need to
-// run a program or to look at the local network count as not met. They are reported if everything
-// before them is met.
+// match evaluates a Match line as match_cfg_line of readconf.c does. Criteria for which ssh would
+// run a program or check the local network count as not met. They are reported if all criteria
+// before them are met.
 func (e *evaluation) match(args []string) matchResult {
 	m := matchResult{active: true}
 	for i := 0; i < len(args); i++ {
@@ -386,8 +387,8 @@ func (e *evaluation) match(args []string) matchResult {
 	return m
 }
 
-// criterion evaluates one criterion that has an argument. judged is false for those that we do not
-// evaluate.
+// criterion evaluates one criterion that has an argument. judged is false for criteria that we do
+// not evaluate.
 func (e *evaluation) criterion(name, value string) (matches, judged bool) {
 	switch name {
 	case "host":
@@ -401,7 +402,7 @@ func (e *evaluation) criterion(name, value string) (matches, judged bool) {
 	case "tagged":
 		return matchList(e.first("tag"), value), true
 	case "sessiontype":
-		return matchList("exec", value), true // the launcher runs a command
+		return matchList("exec", value), true // the launcher's ssh runs a command
 	}
 	return false, false
 }

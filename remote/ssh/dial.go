@@ -22,21 +22,21 @@ import (
 	"preflight/remote"
 )
 
-// The time limits of a node whose configuration has no ConnectTimeout.
+// The time limits for a node whose configuration has no ConnectTimeout.
 const (
-	// connectTimeout is what pdsh gives ssh (pdsh 2.34, ssh module): a launch waits no longer for a
-	// node that answers no packet.
+	// connectTimeout is the limit that pdsh gives ssh (pdsh 2.34, ssh module). A launch waits no
+	// longer for a node that answers no packet.
 	connectTimeout = 10 * time.Second
-	// handshakeTimeout covers the connection and the key exchange. It is three times as long
-	// because it depends on the load of both machines.
+	// handshakeTimeout covers the connection and the key exchange. It is three times as long as
+	// connectTimeout, because the key exchange depends on the load of both machines.
 	handshakeTimeout = 30 * time.Second
 )
 
-// Dial logs in to a node by its name in the hostfile. It returns the connection and a trace of what
-// was met on the way. The trace is never nil; an error is always an *Error.
+// Dial logs in to a node by its name in the hostfile. It returns the connection and a trace of the
+// way to the node. The trace is never nil, and an error is always an *Error.
 //
-// ctx limits the login: when it ends, the underlying connection is closed, which releases whatever
-// waits for a frozen server. The caller must close the returned connection, which releases its
+// ctx limits the login: when ctx ends, the underlying connection is closed, which ends every call
+// that waits for a frozen server. The caller must close the returned connection, which ends its
 // calls in the same way.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	client, trace, failure := c.dialHop(ctx, c.hopTo(name), nil)
@@ -48,7 +48,7 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 }
 
 // Files counts one socket per node. A ProxyCommand adds its standard error and the file that
-// reports its end. All nodes behind one jump host share one connection to it.
+// reports its end. All nodes behind one jump host share one connection to that host.
 func (c *Carrier) Files(names []string) (files int) {
 	jumps := map[hop]bool{}
 	for _, name := range names {
@@ -74,7 +74,7 @@ func (c *Carrier) hopTo(name string) hop {
 	return hop{name: host, user: cmp.Or(user, c.options.User), port: c.options.Port}
 }
 
-// dialHop logs in to one hop. crossed are the hops that wait for this one, so that a cycle is
+// dialHop logs in to one hop. crossed lists the hops that wait for this hop, so that a cycle is
 // detected.
 func (c *Carrier) dialHop(ctx context.Context, h hop, crossed []hop) (*connection, *remote.Trace, *remote.Error) {
 	begun := time.Now()
@@ -104,11 +104,11 @@ type attempt struct {
 
 	connection *connection
 	wire       *greetingConn
-	proxy      *proxyConn // set if a ProxyCommand carries the connection
+	proxy      *proxyConn // set if the connection goes through a ProxyCommand
 	verifier   *verifier
 	login      *login
 
-	// Set by the library's key exchange, which may outlive a handshake that we aborted.
+	// The library's key exchange sets these fields. It may outlive a handshake that we aborted.
 	refused  atomic.Pointer[remote.Error]
 	verified atomic.Bool
 
@@ -144,7 +144,7 @@ func (a *attempt) run(ctx context.Context, crossed []hop) (*connection, *remote.
 	}
 	if err == nil && late == nil {
 		a.connection.Conn, a.connection.channels, a.connection.requests = sshConn, channels, requests
-		a.login.ctx, a.shakenHands = nil, nil // the library keeps a reference for as long as the connection lives
+		a.login.ctx, a.shakenHands = nil, nil // the library keeps a reference to login as long as the connection lives
 		return a.connection, nil
 	}
 	a.wire.Close()
@@ -168,7 +168,7 @@ func (a *attempt) watch(conn net.Conn) *path {
 			}
 			return second, nil
 		},
-		// A short timeout must still leave time for the proof.
+		// If the timeout is short, it must still leave time for the proof.
 		idle: min(maxIdle, a.client.options.Timeout/4, cmp.Or(a.target.connectTimeout, handshakeTimeout)/4),
 	}
 	a.connection.path.watch()
@@ -223,8 +223,8 @@ func (a *attempt) connect(ctx context.Context, crossed []hop) (net.Conn, *remote
 	return a.connectTo(ctx, addresses)
 }
 
-// connectTo tries the addresses in the resolver's order, as ssh does. Each gets an equal part of
-// the remaining time, so that a dead first address does not hide a working second one.
+// connectTo tries the addresses in the resolver's order, as ssh does. Each address gets an equal
+// part of the remaining time, so that a dead first address does not hide a working second one.
 func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Conn, *remote.Error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, connectTimeout))
 	defer cancel()
@@ -270,7 +270,7 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 }
 
 // greetingConn reads through a buffer, because the library reads the version line byte by byte. It
-// keeps what came before and with that line.
+// keeps the version line and the text before it.
 type greetingConn struct {
 	net.Conn
 	path     *path         // nil if the connection is not watched
@@ -279,7 +279,7 @@ type greetingConn struct {
 	greeted  bool // the version line has been read; greeting does not change any more
 }
 
-// maxGreeting is how many bytes before its version line are kept from a server.
+// maxGreeting is the maximum number of bytes before a server's version line that are kept.
 const maxGreeting = 1 << 10
 
 // errProtocol stops a handshake with a server that supports only SSH 1.
@@ -292,7 +292,7 @@ func (w *greetingConn) Read(p []byte) (int, error) {
 	n, err := w.buffered.Read(p)
 	if w.greeted {
 		if w.buffered.Buffered() == 0 {
-			w.buffered = nil // the library buffers what follows itself
+			w.buffered = nil // the library itself buffers what follows
 		}
 		return n, err
 	}
@@ -327,7 +327,7 @@ func (w *greetingConn) version() string {
 	return strings.TrimRight(w.lastLine(), "\r\n")
 }
 
-// lookup resolves the host name, once.
+// lookup resolves the host name once.
 func (a *attempt) lookup(ctx context.Context) ([]netip.Addr, *remote.Error) {
 	family := strings.Replace(a.target.network, "tcp", "ip", 1)
 	addresses, err := a.client.names.LookupNetIP(ctx, family, a.target.host)

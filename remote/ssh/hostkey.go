@@ -21,10 +21,10 @@ import (
 // known_hosts file.
 type verifier struct {
 	target   *target
-	known    []knownKey // lines for the host
-	portless []knownKey // lines for the host without its port; used if there are no others
+	known    []knownKey // known_hosts lines for the host
+	portless []knownKey // known_hosts lines for the host without its port; used if known is empty
 	problems []error    // known_hosts files that could not be read
-	notes    []string   // what ssh would do with a key that we accept
+	notes    []string   // notes on what ssh would do with a key that we accept
 }
 
 func (c *Carrier) verifier(t *target) *verifier {
@@ -38,7 +38,7 @@ func (c *Carrier) verifier(t *target) *verifier {
 }
 
 // algorithms returns the order in which host keys are requested. Keys that we could verify come
-// first, so that a host that is known by one key does not show another. It is order_hostkeyalgs of
+// first, so that a host does not show a key that we do not know. It works like order_hostkeyalgs of
 // OpenSSH's sshconnect2.c.
 func (v *verifier) algorithms() []string {
 	all := v.target.hostKeyAlgorithms
@@ -61,7 +61,7 @@ func (v *verifier) algorithms() []string {
 }
 
 // knows reports whether a key of this format is known. For a certificate authority any format
-// counts, since it may sign keys of every kind.
+// counts, because it may sign keys of every kind.
 func (v *verifier) knows(format, marker string) bool {
 	return slices.ContainsFunc(v.known, func(k knownKey) bool {
 		return k.marker == marker && (marker == markerAuthority || k.key.Type() == format)
@@ -128,8 +128,8 @@ func (v *verifier) plainKnown() []knownKey {
 	return slices.DeleteFunc(slices.Clone(v.known), func(k knownKey) bool { return k.marker != "" })
 }
 
-// refuse returns the error for a key that did not pass, or nil if ssh would continue. ssh stops for
-// any key but a new one, unless StrictHostKeyChecking is no.
+// refuse returns the error for a key that was not accepted, or nil if ssh would continue. ssh stops
+// for any key but a new one, unless StrictHostKeyChecking is no.
 func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKey, what string) *remote.Error {
 	t := v.target
 	if short := remote.Short(remote.StageHostKey, errors.Join(v.problems...)); short != nil {
@@ -173,8 +173,8 @@ func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKe
 		t.keyName, shown.Type(), ssh.FingerprintSHA256(shown), what)}
 }
 
-// revoked returns the @revoked line for the key, for the key inside a certificate, or for the
-// authority that signed it.
+// revoked returns the @revoked line for the key. For a certificate, it also returns a line for the
+// key inside or for the authority that signed it.
 func (v *verifier) revoked(shown ssh.PublicKey) (knownKey, bool) {
 	keys := []ssh.PublicKey{shown}
 	if cert, ok := shown.(*ssh.Certificate); ok {
@@ -203,8 +203,8 @@ func (v *verifier) certificate(cert *ssh.Certificate) error {
 	if v.target.aliased {
 		name = v.target.keyName
 	}
-	// OpenSSH treats the principals of a host certificate as patterns, x/crypto as names. So the
-	// principal that matches replaces the host name.
+	// OpenSSH treats the principals of a host certificate as patterns, but x/crypto treats them as
+	// names. The principal that matches therefore replaces the host name.
 	for _, principal := range cert.ValidPrincipals {
 		if matchPattern(name, principal) {
 			name = principal

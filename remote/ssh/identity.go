@@ -21,8 +21,8 @@ import (
 	"preflight/remote"
 )
 
-// identity is a key that ssh would offer. One without a signer is offered too, because only the
-// server's answer shows whether this key is the one that is needed.
+// identity is a key that ssh would offer. A key without a signer is offered too, because only the
+// server's answer shows whether this key is needed.
 type identity struct {
 	public   ssh.PublicKey // nil if it is unknown without the passphrase
 	signer   ssh.Signer    // nil if the key cannot be used
@@ -39,8 +39,8 @@ func (i *identity) String() string {
 	return fmt.Sprintf("%s %s (%s)", i.public.Type(), ssh.FingerprintSHA256(i.public), i.from)
 }
 
-// cache keeps what hosts share, such as the content of a file. Each value is made once, for the
-// first caller.
+// cache keeps values that hosts share, such as the content of a file. Each value is computed once,
+// for the first caller.
 type cache[K comparable, V any] struct {
 	mu   sync.Mutex
 	made map[K]func() V
@@ -59,7 +59,7 @@ func (c *cache[K, V]) get(key K, create func(K) V) V {
 	return once()
 }
 
-// each calls end with every value that was made.
+// each calls end with every value that was computed.
 func (c *cache[K, V]) each(end func(V)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func readIdentity(path string) *identity {
 	id := &identity{from: path, public: readPublic(path + ".pub")}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) && id.public != nil {
-		id.unusable, id.problem = remote.NoKey, errors.New("only the public half is here") // the agent may hold the other
+		id.unusable, id.problem = remote.NoKey, errors.New("only the public half is here") // the agent may hold the private half
 		return id
 	}
 	switch {
@@ -102,7 +102,7 @@ func readIdentity(path string) *identity {
 	return id
 }
 
-// parse reads a private key, or at least the public half of one with a passphrase.
+// parse reads a private key. If the key has a passphrase, parse reads at least its public half.
 func (i *identity) parse(text []byte) {
 	signer, err := ssh.ParsePrivateKey(text)
 	var locked *ssh.PassphraseMissingError
@@ -121,18 +121,19 @@ func (i *identity) parse(text []byte) {
 	}
 }
 
-// unknownKind matches x/crypto's error about a valid key that it does not support, such as one on a
-// security key.
+// unknownKind matches x/crypto's error about a valid key that it does not support, such as a key on
+// a security key.
 var unknownKind = regexp.MustCompile(`unhandled key type|unsupported key type`)
 
-// tooOpen is sshkey_perm_ok of OpenSSH's authfile.c: it checks only the user's own files.
+// tooOpen works like sshkey_perm_ok of OpenSSH's authfile.c, which checks only the user's own
+// files.
 func tooOpen(info fs.FileInfo) (fs.FileMode, bool) {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	mode := info.Mode().Perm()
 	return mode, ok && int(owner.Uid) == os.Getuid() && mode&0o077 != 0
 }
 
-// readPublic reads a public key file, nil if it has none.
+// readPublic reads a public key file. It returns nil if the file has no public key.
 func readPublic(path string) ssh.PublicKey {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -146,8 +147,8 @@ func readPublic(path string) ssh.PublicKey {
 }
 
 // identities lists the keys that are offered to a host, in the order of pubkey_prepare
-// (sshconnect2.c): the agent's keys that the configuration names, the agent's other keys, then the
-// files.
+// (sshconnect2.c). The agent's keys that the configuration names come first, then the agent's other
+// keys, then the keys in files.
 func (c *Carrier) identities(ctx context.Context, t *target) (list []*identity, agentProblem error) {
 	held, agentProblem := c.agentKeys(ctx, t.agentSocket)
 	files := c.fileIdentities(t, held)
@@ -165,8 +166,8 @@ func (c *Carrier) identities(ctx context.Context, t *target) (list []*identity, 
 	return slices.Concat(named, other, files), agentProblem
 }
 
-// fileIdentities returns the keys in files and their certificates. held are the agent's keys, which
-// can sign for a certificate as well.
+// fileIdentities returns the keys in files and their certificates. held lists the agent's keys,
+// which can also sign for a certificate.
 func (c *Carrier) fileIdentities(t *target, held []*identity) []*identity {
 	var list []*identity
 	for _, path := range t.identities {
@@ -188,7 +189,7 @@ func (c *Carrier) fileIdentities(t *target, held []*identity) []*identity {
 	return list
 }
 
-// certified joins a user certificate with its key.
+// certified returns an identity for a user certificate, with the key that the certificate is for.
 func certified(cert *ssh.Certificate, path string, keys []*identity) *identity {
 	id := &identity{public: cert, from: path, unusable: remote.Unexpected, problem: errors.New("the key it certifies is not here")}
 	for _, key := range keys {
@@ -208,13 +209,13 @@ func certified(cert *ssh.Certificate, path string, keys []*identity) *identity {
 }
 
 // agentPatience is how long an ssh-agent may take to list its keys before we continue without them.
-// It is shorter than any sensible node timeout, so that a hung agent is reported as a hung agent
-// and not as a dead fleet.
+// It is shorter than any sensible node timeout, so that a hung agent is reported as such and not as
+// a failure of every node.
 const agentPatience = 5 * time.Second
 
 var errAgentSilent = errors.New("the ssh-agent did not answer in time")
 
-// sshAgent is one agent and its keys; the fields are final once listed is closed.
+// sshAgent is one ssh-agent and its keys. The fields are final once listed is closed.
 type sshAgent struct {
 	listed chan struct{}
 	conn   net.Conn
@@ -222,8 +223,8 @@ type sshAgent struct {
 	err    error
 }
 
-// agentKeys returns the agent's keys in its own order. Without a socket there is no agent, which is
-// no error. Each agent is asked once.
+// agentKeys returns the agent's keys in the agent's order. An empty socket means that there is no
+// agent, which is no error. Each agent is asked once.
 func (c *Carrier) agentKeys(ctx context.Context, socket string) ([]*identity, error) {
 	if socket == "" {
 		return nil, nil
@@ -244,8 +245,8 @@ func callAgent(socket string) *sshAgent {
 	return a
 }
 
-// ask lists the keys. If the agent hangs, only closing the connection releases this call and every
-// later signature.
+// ask lists the agent's keys. If the agent hangs, only closing the connection ends this call and
+// every later signature.
 func (a *sshAgent) ask() {
 	defer close(a.listed)
 	if a.err != nil {
@@ -263,7 +264,7 @@ func (a *sshAgent) ask() {
 	for _, signer := range signers {
 		public, err := ssh.ParsePublicKey(signer.PublicKey().Marshal())
 		if err != nil {
-			continue // a kind of key that x/crypto does not support
+			continue // x/crypto does not support this kind of key
 		}
 		from := "agent"
 		if key, ok := signer.PublicKey().(*agent.Key); ok && key.Comment != "" {

@@ -17,16 +17,16 @@ import (
 	"preflight/remote"
 )
 
-// jumps keeps one connection to every jump host. The first node that needs it makes it, and all
-// nodes behind the jump host share it.
+// jumps keeps one connection to every jump host. The first node that needs the jump host makes the
+// connection, and all nodes behind that host share it.
 type jumps struct {
-	life context.Context // of every connection here
+	life context.Context // life of every connection in open
 	end  context.CancelFunc
 	open cache[hop, *jump]
 	busy sync.WaitGroup // dials in progress
 }
 
-// jump is the connection to one jump host; the fields are final once done is closed.
+// jump is the connection to one jump host. The fields are final once done is closed.
 type jump struct {
 	done    chan struct{}
 	client  *connection
@@ -45,7 +45,7 @@ func (j *jumps) close() {
 	})
 }
 
-// jump returns the connection to a jump host, and dials it on the first call.
+// jump returns the connection to a jump host. The first call makes the connection.
 func (c *Carrier) jump(h hop, crossed []hop) *jump {
 	return c.jumps.open.get(h, func(h hop) *jump {
 		j := &jump{done: make(chan struct{})}
@@ -56,7 +56,7 @@ func (c *Carrier) jump(h hop, crossed []hop) *jump {
 
 func (c *Carrier) dialJump(j *jump, h hop, crossed []hop) {
 	defer close(j.done)
-	// The nodes behind it need time to report its failure.
+	// The nodes behind the jump host need time to report its failure.
 	ctx, cancel := context.WithTimeout(c.jumps.life, c.options.Timeout*4/5)
 	defer cancel()
 	j.client, j.trace, j.err = c.dialHop(ctx, h, crossed)
@@ -99,8 +99,8 @@ func (a *attempt) connectVia(ctx context.Context, crossed []hop) (net.Conn, *rem
 	return a.tunnel(ctx, j.tunnels, h.name)
 }
 
-// tunnel asks the jump host to connect to the target. We end the wait ourselves, because the
-// library's ends only with the jump connection.
+// tunnel asks the jump host to connect to the target. We limit the wait ourselves, because the
+// library waits until the jump connection ends.
 func (a *attempt) tunnel(ctx context.Context, jump *ssh.Client, name string) (net.Conn, *remote.Error) {
 	type result struct {
 		conn net.Conn
@@ -118,7 +118,7 @@ func (a *attempt) tunnel(ctx context.Context, jump *ssh.Client, name string) (ne
 		}
 		return detached(r.conn), nil
 	case <-ctx.Done():
-		go func() { // a connection that comes too late is closed; jumps.close ends the wait
+		go func() { // closes a connection that comes too late; jumps.close ends the wait
 			if r := <-opened; r.conn != nil {
 				r.conn.Close()
 			}
@@ -132,8 +132,8 @@ func (a *attempt) tunnel(ctx context.Context, jump *ssh.Client, name string) (ne
 	}
 }
 
-// explainTunnel determines why a jump host could not connect. sshd passes on the text of strerror
-// and gai_strerror (channels.c, channel_connect_ctx).
+// explainTunnel returns the reason why a jump host could not connect. sshd passes on the text of
+// strerror and gai_strerror (channels.c, channel_connect_ctx).
 func (a *attempt) explainTunnel(err error, name string) *remote.Error {
 	e := &remote.Error{Stage: remote.StageConnect, Cause: remote.JumpFailed, Detail: map[string]string{"jump": name, "port": fmt.Sprint(a.target.port)},
 		Err: fmt.Errorf("from jump host %s: %w", name, err)}
@@ -141,7 +141,7 @@ func (a *attempt) explainTunnel(err error, name string) *remote.Error {
 	if !errors.As(err, &refused) || refused.Reason != ssh.ConnectionFailed {
 		e.Detail["cause"] = string(remote.ConnectionLost)
 		if refused != nil {
-			e.Detail["cause"] = string(remote.SessionRefused) // AllowTcpForwarding, PermitOpen
+			e.Detail["cause"] = string(remote.SessionRefused) // because of AllowTcpForwarding or PermitOpen
 		}
 		return e
 	}
@@ -168,8 +168,8 @@ func (a *attempt) explainTunnel(err error, name string) *remote.Error {
 	return e
 }
 
-// detached puts a pipe in front of a tunnelled connection, so that closing our end releases our
-// calls even if the jump host is frozen. Whatever is blocked behind the pipe ends with the jump
+// detached puts a pipe in front of a tunnelled connection, so that closing our end ends our calls
+// even if the jump host is frozen. Calls that are blocked behind the pipe end with the jump
 // connection.
 func detached(conn net.Conn) net.Conn {
 	ours, theirs := net.Pipe()

@@ -17,8 +17,8 @@ import (
 )
 
 // preflight has its own known_hosts database. x/crypto's knownhosts, and skeema's which is based on
-// it, refuses a whole file for one bad line, ignores the host of a @revoked line and does not look
-// up a host without its port. ssh does none of this.
+// it, refuse a whole file for one bad line. They also ignore the host of a @revoked line and do not
+// look up a host without its port. ssh does none of this.
 
 // Markers of known_hosts lines, as ssh.ParseKnownHosts returns them.
 const (
@@ -29,12 +29,12 @@ const (
 // knownKey is one line of a known_hosts file that applies to some host.
 type knownKey struct {
 	key    ssh.PublicKey
-	marker string // "", cert-authority, revoked
+	marker string // "", "cert-authority" or "revoked"
 	file   string
 	line   int
 }
 
-// knownPattern is a line whose host is not written out: it has wildcards and negations, or is
+// knownPattern is a line whose host is not a plain name: it has wildcards and negations, or is
 // hashed.
 type knownPattern struct {
 	knownKey
@@ -45,14 +45,14 @@ type knownPattern struct {
 type knownFile struct {
 	byName  map[string][]knownKey
 	others  []knownPattern
-	problem error // why it could not be read; nil if it does not exist
+	problem error // why the file could not be read; nil if it does not exist
 }
 
-// knownHosts keeps every known_hosts file that a host needed.
+// knownHosts keeps every known_hosts file that was needed for a host.
 type knownHosts struct{ files cache[string, *knownFile] }
 
-// lookup returns every line of the files for name, in file order, and the files that could not be
-// read. The name is spelled as by portedName.
+// lookup returns every line of the files for a name, in file order, and the errors for files that
+// could not be read. The name must have the form that portedName returns.
 func (k *knownHosts) lookup(paths []string, name string) (keys []knownKey, problems []error) {
 	for _, path := range paths {
 		file := k.files.get(path, readKnownHosts)
@@ -96,7 +96,7 @@ func readKnownHosts(path string) *knownFile {
 	return file
 }
 
-// add stores a line under its names, if they are written out.
+// add stores a line under its host names. A line whose host is not a plain name becomes a pattern.
 func (f *knownFile) add(k knownKey, hosts []string) {
 	if !slices.Contains([]string{"", markerAuthority, markerRevoked}, k.marker) {
 		return
@@ -120,8 +120,8 @@ func (f *knownFile) add(k knownKey, hosts []string) {
 	}
 }
 
-// hashedName returns a matcher for the name from which 1|salt|hash was made, as host_hash of
-// OpenSSH's hostfile.c makes it; nil for invalid text.
+// hashedName returns a function that reports whether 1|salt|hash was made from a name, as host_hash
+// of OpenSSH's hostfile.c makes it. It returns nil for invalid text.
 func hashedName(text string) func(name string) bool {
 	parts := strings.Split(text, "|")
 	if len(parts) != 3 || parts[0] != "1" {

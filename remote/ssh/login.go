@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// login is one attempt to log in. It offers one key at a time, so that the result of each key is
+// login is one attempt to log in. It offers one key at a time, so that the result for each key is
 // known. It asks the user nothing.
 type login struct {
 	ctx    context.Context
@@ -24,16 +24,16 @@ type login struct {
 	unknowable   []*identity // keys whose public half is unknown without the passphrase
 	agentProblem error
 
-	methods []string    // what the server last said it would accept
+	methods []string    // the methods in the server's latest answer
 	partial []string    // the methods that have succeeded so far
-	offered []*identity // in this order
+	offered []*identity // in the order of the offers
 	wanted  []*identity // keys that the server would accept, but that cannot sign
 	signed  *identity   // the key whose signature the server requested and got
 	signErr error       // why the last signature failed
 	banner  strings.Builder
 }
 
-// maxBanner limits how much of a server's login banner is kept.
+// maxBanner is the maximum number of bytes of a server's login banner that are kept.
 const maxBanner = 4 << 10
 
 func (l *login) keepBanner(message string) error {
@@ -43,10 +43,10 @@ func (l *login) keepBanner(message string) error {
 	return nil
 }
 
-// errGivenUp ends a login when there is nothing left to try.
+// errGivenUp ends a login when there is no key or method left to try.
 var errGivenUp = errors.New("nothing left to log in with")
 
-// next is called by the library for the next method to try after a failure or a partial success.
+// next returns the next method to try. The library calls it after a failure or a partial success.
 func (l *login) next(state *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	l.methods = state.AllowedMethods
 	l.partial = state.PartialSuccessMethods
@@ -70,7 +70,7 @@ func (l *login) agentSilent() bool {
 	return errors.Is(l.signErr, errAgentSilent) || errors.Is(l.agentProblem, errAgentSilent)
 }
 
-// prepare lists the keys, without those that must not or cannot be offered.
+// prepare lists the keys, without keys that must not or cannot be offered.
 func (l *login) prepare() {
 	l.prepared = true
 	var all []*identity
@@ -85,7 +85,7 @@ func (l *login) prepare() {
 	}
 }
 
-// signatures returns the algorithms with which a key may sign, best first.
+// signatures returns the signature algorithms that a key may use, best first.
 func (l *login) signatures(id *identity) []string {
 	format := plainAlgorithm(id.public.Type())
 	return slices.DeleteFunc(slices.Clone(l.target.keyAlgorithms), func(algorithm string) bool {
@@ -109,8 +109,8 @@ func (s *signer) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
 	return s.SignWithAlgorithm(rand, data, s.algorithms[0])
 }
 
-// SignWithAlgorithm returns when the login's context ends, because an agent may wait for a touch,
-// or forever, and closing the connection does not end that.
+// SignWithAlgorithm returns when the login's context ends. An agent may wait for a touch, or
+// forever, and closing the connection does not end that wait.
 func (s *signer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
 	if s.identity.signer == nil {
 		s.login.wanted = append(s.login.wanted, s.identity)

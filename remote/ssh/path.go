@@ -19,19 +19,19 @@ import (
 	"preflight/remote"
 )
 
-// lookout connects to a node's ssh port once more, shortly before a deadline that the node seems to
-// miss. If only one connection hangs, the machine sends a greeting on the new one. If the machine
-// is frozen, its kernel accepts the connection but nothing is sent.
+// lookout connects to a node's ssh port once more, shortly before a deadline that the node seems
+// likely to miss. If only one connection hangs, the node sends a greeting on the new one. If the
+// machine is frozen, its kernel accepts the connection but nothing is sent.
 type lookout struct {
 	via   string
-	timer *time.Timer // nil if this machine cannot connect directly
+	timer *time.Timer // nil if the launching machine cannot connect directly
 
 	mu        sync.Mutex
 	seen      string
-	unreached bool // nothing came back for a new connection, not even a refusal
+	unreached bool // a new connection got no answer, not even a refusal
 }
 
-// LookOut waits until shortly before ctx's deadline, or until it is dismissed.
+// LookOut starts to wait until shortly before ctx's deadline, or until it is dismissed.
 func (c *connection) LookOut(ctx context.Context) remote.Lookout {
 	l := &lookout{via: c.via}
 	deadline, limited := ctx.Deadline()
@@ -98,23 +98,23 @@ type connection struct {
 	channels <-chan ssh.NewChannel // channels that the server wants to open
 	requests <-chan *ssh.Request   // the server's other requests
 
-	path *path  // the path to the node or to the first jump host; nil if this machine does not see the packets
+	path *path  // the path to the node or to the first jump host; nil if the launching machine does not see the packets
 	via  string // the last jump host, "" for none
 }
 
 // path watches the packets of one TCP connection for a black hole: an MTU on the path is smaller
-// than both ends believe, so small packets pass and full ones are lost silently. ssh then hangs
-// until its deadline, exactly as with a machine that hangs.
+// than both ends believe, so small packets arrive and full packets are lost silently. ssh then
+// hangs until its deadline, exactly as with a machine that hangs.
 //
-// The local kernel raises the suspicion, and a new connection must prove it (path_proof.go). A slow
-// node is never suspected: its kernel acknowledges what arrives, however long the node takes to
-// read and to answer.
+// The local kernel's data raise the suspicion, and a new connection must prove it (path_proof.go).
+// A slow node is never suspected, because its kernel acknowledges what arrives, however long the
+// node takes to read and to answer.
 type path struct {
 	conn *net.TCPConn
-	// reconnect makes another connection to the same address, and login logs in there.
+	// reconnect makes another connection to the same address. login logs in to the same address.
 	reconnect func(context.Context) (net.Conn, error)
 	login     func(context.Context) (*connection, error)
-	idle      time.Duration // how long nothing may move before a proof is tried
+	idle      time.Duration // how long no data may move before a proof is tried
 
 	life context.Context
 	end  context.CancelFunc
@@ -123,36 +123,36 @@ type path struct {
 	timer *time.Timer
 	found *blackHole
 
-	// State of the last tick. Only tick uses it, and tick never runs concurrently.
+	// The state of the last tick. Only tick uses these fields, and tick never runs concurrently.
 	moved packets
-	since time.Time // when data last moved in a direction in which some should
+	since time.Time // when data last moved in a direction in which some should move
 }
 
-// packets is what the local kernel knows about a connection.
+// packets holds what the local kernel knows about a connection.
 type packets struct {
-	// acknowledged is how many bytes the peer's kernel has received from us, and received how many
-	// we have received without a gap.
+	// acknowledged is how many bytes the peer's kernel has received from us. received is how many
+	// bytes we have received without a gap.
 	acknowledged, received uint64
-	// unanswered is set if something was sent repeatedly and never acknowledged.
+	// unanswered means that a packet was sent repeatedly and never acknowledged.
 	unanswered bool
-	// gap is set if later bytes have arrived and the ones before them have not.
+	// gap means that later bytes have arrived and the bytes before them have not.
 	gap bool
-	// In bytes: segment is the payload of the largest packet that we send, expected that of the
-	// largest that the peer sends, and mtu what our end believes of the path.
+	// In bytes: segment is the payload of the largest packet that we send. expected is the payload
+	// of the largest packet that the peer sends. mtu is the MTU that our end assumes for the path.
 	segment, expected, mtu int
 }
 
-// stuckSince reports whether something is missing in a direction in which nothing has arrived since
-// before. The other direction may work: both ends send heartbeats.
+// stuckSince reports whether data are missing in a direction in which nothing has arrived since
+// before. The other direction may work, because both ends send heartbeats.
 func (p packets) stuckSince(before packets) bool {
 	return p.unanswered && p.acknowledged == before.acknowledged || p.gap && p.received == before.received
 }
 
 // blackHole is a path that is proven to lose full packets.
 type blackHole struct {
-	outbound bool // packets to the node are lost; otherwise packets from it
+	outbound bool // packets to the node are lost; if false, packets from the node
 	mtu      int
-	six      bool // over IPv6
+	six      bool // the connection is over IPv6
 }
 
 func (b *blackHole) Error() string {
@@ -166,20 +166,21 @@ func (b *blackHole) direction() string {
 	return "from"
 }
 
-// detail returns what the fix needs; size is what ping must send to make a full packet.
+// detail returns the values that the fix needs. size is the number of bytes that ping must send to
+// make a full packet.
 func (b *blackHole) detail() map[string]string {
-	headers := 20 + 8 // of IP and ICMP
+	headers := 20 + 8 // headers of IP and ICMP
 	if b.six {
 		headers = 40 + 8
 	}
 	return map[string]string{"direction": b.direction(), "mtu": strconv.Itoa(b.mtu), "size": strconv.Itoa(b.mtu - headers)}
 }
 
-// maxIdle is how long a connection may move nothing before it is examined. By then the kernel has
-// resent the missing data four or five times.
+// maxIdle is how long no data may move on a connection before it is examined. In that time the
+// kernel has resent the missing data four or five times.
 const maxIdle = 5 * time.Second
 
-// watch starts to check the path at intervals, until it is closed.
+// watch starts to check the path at intervals until close is called.
 func (p *path) watch() {
 	p.life, p.end = context.WithCancel(context.Background())
 	p.since = time.Now()
@@ -188,7 +189,7 @@ func (p *path) watch() {
 	p.timer = time.AfterFunc(p.idle/4, p.tick)
 }
 
-// close ends the watch. A proof in progress ends by itself, soon.
+// close ends the watch. A proof in progress soon ends by itself.
 func (p *path) close() {
 	if p == nil {
 		return
@@ -202,7 +203,7 @@ func (p *path) close() {
 func (p *path) tick() {
 	seen, err := packetsOf(p.conn)
 	if err != nil || p.life.Err() != nil {
-		return // closed, or a system that does not report packets
+		return // the connection is closed, or the system does not report packets
 	}
 	if !seen.stuckSince(p.moved) {
 		p.since = time.Now()
@@ -212,7 +213,7 @@ func (p *path) tick() {
 		if p.loses(seen) {
 			return
 		}
-		p.since = time.Now() // not proven: do not try again at every tick
+		p.since = time.Now() // not proven, so do not try again at every tick
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,7 +222,8 @@ func (p *path) tick() {
 	}
 }
 
-// loses tries to prove that the path loses full packets, and closes the connection if it does.
+// loses tries to prove that the path loses full packets. It closes the connection if that is
+// proven.
 func (p *path) loses(stuck packets) bool {
 	address, _ := p.conn.RemoteAddr().(*net.TCPAddr)
 	found := &blackHole{outbound: stuck.unanswered, mtu: stuck.mtu, six: address != nil && address.IP.To4() == nil}
@@ -239,13 +241,13 @@ func (p *path) loses(stuck packets) bool {
 }
 
 // abort closes a connection with a reset, which is a small packet and arrives. A normal close would
-// wait for the stuck data before it, and the node would wait for us.
+// wait until the stuck data are sent, and the node would wait for us.
 func abort(conn *net.TCPConn) {
 	_ = conn.SetLinger(0) // fails only on a closed connection
 	conn.Close()
 }
 
-// verdict returns the black hole, nil unless one was proven.
+// verdict returns the proven black hole, nil if none was proven.
 func (p *path) verdict() *blackHole {
 	if p == nil {
 		return nil
@@ -255,8 +257,8 @@ func (p *path) verdict() *blackHole {
 	return p.found
 }
 
-// Broken returns the failure of a connection that we ended because its path loses full packets, nil
-// if we did not. The caller fills in host and stage.
+// Broken returns the failure of a connection that we ended because its path loses full packets. It
+// returns nil if we did not end the connection. The caller fills in host and stage.
 func (c *connection) Broken() *remote.Error {
 	found := c.path.verdict()
 	switch {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resent is how often the kernel must have resent something without success before it counts as
-// more than bad luck. The kernel doubles the wait every time, from 0.2 s on.
+// resent is how often the kernel must have resent a packet without success before it counts as more
+// than bad luck. The kernel doubles the wait every time, from 0.2 s on.
 const resent = 3
 
-// packetsOf asks the kernel. It returns an error if the connection was closed.
+// packetsOf asks the kernel about a connection. It returns an error if the connection was closed.
 func packetsOf(conn *net.TCPConn) (packets, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -33,8 +33,8 @@ func packetsOfSocket(fd int) (packets, error) {
 	if err != nil {
 		return packets{}, err
 	}
-	// Data that the socket holds and cannot deliver is waiting for the bytes before it. The first
-	// number of SO_MEMINFO is SK_MEMINFO_RMEM_ALLOC (linux/sock_diag.h).
+	// If the socket holds data that it cannot deliver, these data wait for the bytes before them.
+	// The first number of SO_MEMINFO is SK_MEMINFO_RMEM_ALLOC (linux/sock_diag.h).
 	memory, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_MEMINFO)
 	if err != nil {
 		return packets{}, err

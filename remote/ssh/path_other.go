@@ -9,6 +9,6 @@ import (
 	"net"
 )
 
-// packetsOf reports nothing. Launches start from Linux; elsewhere a hanging connection hangs until
-// its deadline.
+// packetsOf reports nothing. Launches start from Linux. On other systems, a hanging connection
+// hangs until its deadline.
 func packetsOf(*net.TCPConn) (packets, error) { return packets{}, errors.ErrUnsupported }

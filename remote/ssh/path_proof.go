@@ -16,22 +16,23 @@ import (
 
 const (
 	// proofTime is the time limit for one proof. If a machine is too busy to send a greeting in
-	// that time, the proof may be tried again later.
+	// that time, the proof may be repeated later.
 	proofTime = 4 * time.Second
-	// proofTick is how often the kernel is asked in the meantime.
+	// proofTick is how often the kernel is asked during a proof.
 	proofTick = 20 * time.Millisecond
-	// gapTime is how long a gap must stay open. By then the peer's kernel has sent the missing data
-	// three times.
+	// gapTime is how long a gap must stay open. In that time the peer's kernel has sent the missing
+	// data three times.
 	gapTime = 1500 * time.Millisecond
-	// proofBytes is the largest answer that a node is asked to send. It is more than a jumbo frame,
-	// and fits into a connection's initial window, so that what follows is sent as well.
+	// proofBytes is the size in bytes of the largest answer that a node is asked to send. It is
+	// more than a jumbo frame. It also fits into a connection's initial window, so that the packet
+	// after the answer is sent as well.
 	proofBytes = 16 << 10
 )
 
-// losesOutbound proves that full packets do not reach the node. On a new connection the server's
-// greeting and our version line pass, so the machine, its sshd and the path work, and the full
-// packet after them is never acknowledged. The kernel acknowledges packets, which no load delays
-// for seconds.
+// losesOutbound reports whether it could prove that full packets do not reach the node. On a new
+// connection the server's greeting and our version line arrive. The machine, its sshd and the path
+// therefore work. The full packet after them is never acknowledged. The kernel acknowledges
+// packets, and no load delays the kernel for seconds.
 func (p *path) losesOutbound() bool {
 	ctx, cancel := context.WithTimeout(p.life, proofTime)
 	defer cancel()
@@ -52,7 +53,7 @@ func (p *path) losesOutbound() bool {
 	if err != nil {
 		return false
 	}
-	// A little more than fits in one packet, so that one packet is full.
+	// The message is a little larger than one packet, so that one packet is full.
 	if _, err := conn.Write(ignored(greeted.segment + 200)); err != nil {
 		return false
 	}
@@ -60,9 +61,9 @@ func (p *path) losesOutbound() bool {
 	return err == nil && sent.acknowledged == greeted.acknowledged
 }
 
-// losesInbound proves that full packets from the node are lost. A second login works, which needs
-// only small packets. When the node then sends a few full ones, they do not arrive, and the packet
-// after them does.
+// losesInbound reports whether it could prove that full packets from the node are lost. A second
+// login works, because it needs only small packets. When the node then sends a few full packets,
+// they do not arrive, but the small packet after them does.
 func (p *path) losesInbound() bool {
 	ctx, cancel := context.WithTimeout(p.life, proofTime)
 	defer cancel()
@@ -76,7 +77,8 @@ func (p *path) losesInbound() bool {
 	if err != nil {
 		return false
 	}
-	// Every login shell can run this; the end of the command is a small packet after the full ones.
+	// Every login shell can run this command. The end of the command is a small packet after the
+	// full ones.
 	wanted := min(3*quiet.expected, proofBytes)
 	if _, failure := second.Start(fmt.Sprintf("head -c %d /dev/zero", wanted), io.Discard); failure != nil {
 		return false
@@ -92,7 +94,7 @@ func (p *path) losesInbound() bool {
 	return err == nil && stuck.gap
 }
 
-// errNotGreeted means that a new connection was accepted, but no ssh server's greeting came.
+// errNotGreeted means that a new connection was accepted, but no greeting of an ssh server came.
 var errNotGreeted = errors.New("connected, but the server sent no greeting")
 
 // greeting makes a new connection and waits for the server's first line.
@@ -111,7 +113,8 @@ func (p *path) greeting(ctx context.Context) (*net.TCPConn, error) {
 	return tcp, nil
 }
 
-// until waits until the kernel's data on a connection fulfil a condition, and returns them.
+// until waits until the kernel's data on a connection fulfil the condition so, and returns these
+// data.
 func until(ctx context.Context, conn *net.TCPConn, so func(packets) bool) (packets, error) {
 	tick := time.NewTicker(proofTick)
 	defer tick.Stop()
@@ -128,9 +131,9 @@ func until(ctx context.Context, conn *net.TCPConn, so func(packets) bool) (packe
 	}
 }
 
-// ignored returns an SSH_MSG_IGNORE of about this many bytes, in the format before key exchange:
-// length, padding length, message, string and padding, in total a multiple of eight (RFC 4253, 6
-// and 11.2). Servers skip it silently.
+// ignored returns an SSH_MSG_IGNORE of about size bytes, in the format before key exchange. It
+// consists of length, padding length, message, string and padding, in total a multiple of eight
+// bytes (RFC 4253, 6 and 11.2). Servers skip it silently.
 func ignored(size int) []byte {
 	const header, messageIgnore, padding = 4 + 1, 2, 4
 	size = (size + 7) &^ 7

@@ -14,8 +14,8 @@ import (
 	"preflight/remote"
 )
 
-// proxyGrace is how long a ProxyCommand's descendants may keep its standard error open after it has
-// been killed.
+// proxyGrace is how long a ProxyCommand's descendants may keep its standard error open after the
+// command has been killed.
 const proxyGrace = time.Second
 
 // proxyConn is a connection through a ProxyCommand. Closing it kills the command and everything
@@ -36,7 +36,7 @@ func startProxy(shell, command string) (*proxyConn, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	conn, err := net.FileConn(ours) // a duplicate
+	conn, err := net.FileConn(ours) // conn has a duplicate of ours
 	ours.Close()
 	if err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func startProxy(shell, command string) (*proxyConn, error) {
 	return p, nil
 }
 
-// socketPair returns two ends that no child inherits. Not every system can mark them close-on-exec
-// atomically, so no fork may happen in between.
+// socketPair returns two connected sockets that no child inherits. Not every system can mark
+// sockets close-on-exec atomically, so no fork may happen in between.
 func socketPair() (ours, theirs *os.File, err error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -71,7 +71,7 @@ func (p *proxyConn) Close() error {
 	select {
 	case <-p.ended:
 	default:
-		// It was not waited for yet, so the group ID is still the command's.
+		// The command was not waited for yet, so the group ID is still its own.
 		hostsys.KillGroup(p.command)
 		<-p.ended
 	}

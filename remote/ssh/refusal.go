@@ -14,21 +14,22 @@ import (
 	"preflight/remote"
 )
 
-// closedAccount matches what PAM modules, login classes and sshd itself send before they reject a
-// user whose key was accepted.
+// closedAccount matches the messages that PAM modules, login classes and sshd itself send before
+// they reject a user whose key was accepted.
 var closedAccount = regexp.MustCompile(`(?i)account.{0,40}(expired|locked|disabled|not available)|not permitted to log in|denied for user|logins are (currently )?disabled|permission denied by pam`)
 
-// noJob matches how Slurm's PAM modules reject users without a job on the node.
+// noJob matches the messages with which Slurm's PAM modules reject users without a job on the node.
 //
 // Source: SchedMD/slurm 22.05, contribs/pam_slurm_adopt/pam_slurm_adopt.c and
 // contribs/pam/pam_slurm.c.
 var noJob = regexp.MustCompile(`(?i)no active jobs on this node|no slurm jobs found on node`)
 
-// tooManyFailures is how OpenSSH (auth.c) and others end a login at MaxAuthTries.
+// tooManyFailures matches the message with which OpenSSH (auth.c) and other servers end a login at
+// MaxAuthTries.
 var tooManyFailures = regexp.MustCompile(`(?i)too many authentication failures`)
 
-// explain returns why a login failed. The server's own message comes first, then what makes an
-// acceptable key unusable, then the keys that were rejected.
+// explain returns why a login failed. It prefers the server's own message, then the reason why an
+// acceptable key cannot be used, then the keys that were rejected.
 func (l *login) explain(err error) *remote.Error {
 	banner := text.Escape(strings.TrimSpace(l.banner.String()))
 	reason := text.Escape(strings.TrimSpace(disconnected(err)))
@@ -57,8 +58,8 @@ func (l *login) explain(err error) *remote.Error {
 		detail["socket"] = l.target.agentSocket
 		e.Cause, e.Err = remote.AgentUnreachable, fmt.Errorf("%w: it may be waiting for a confirmation or a touch", l.signErr)
 	case l.signed != nil && len(l.partial) == 0:
-		// If the signature is right and the login is rejected, the reason is a rule about the
-		// account.
+		// If the signature is right and the server rejects the login, the reason is a rule about
+		// the account.
 		e.Cause = remote.AccountClosed
 		e.Err = fmt.Errorf("the server accepts the key %s but rejects the login of %s: the account may be expired or locked", l.signed, l.target.user)
 	case tooManyFailures.MatchString(reason):
@@ -73,8 +74,8 @@ func (l *login) explain(err error) *remote.Error {
 	return e
 }
 
-// short returns the failure of this machine if it ran out of something and could not read a key or
-// ask the agent; nil otherwise.
+// short returns the failure of the launching machine if it reached a limit and could not read a key
+// or ask the agent, otherwise nil.
 func (l *login) short() *remote.Error {
 	problems := []error{l.agentProblem}
 	for _, id := range slices.Concat(l.unknowable, l.wanted) {
@@ -83,10 +84,10 @@ func (l *login) short() *remote.Error {
 	return remote.Short(remote.StageLogin, errors.Join(problems...))
 }
 
-// explainWanted is for a key that the server would accept and we cannot use.
+// explainWanted sets the failure for a key that the server would accept but that we cannot use.
 func (l *login) explainWanted(e *remote.Error, id *identity) {
 	e.Cause = id.unusable
-	if e.Cause == remote.Unexpected { // a security key, which needs a person
+	if e.Cause == remote.Unexpected { // the key is on a security key, which needs a person
 		e.Cause = remote.KeyLocked
 	}
 	if e.Cause == remote.NoKey {
@@ -97,7 +98,7 @@ func (l *login) explainWanted(e *remote.Error, id *identity) {
 	e.Err = fmt.Errorf("the server would accept the key %s, but %w", id, id.problem)
 }
 
-// reason returns what is wrong with a file, without its name.
+// reason returns what is wrong with a file, without the file's name.
 func reason(problem error) string {
 	if at, ok := errors.AsType[*fs.PathError](problem); ok {
 		problem = at.Err
@@ -105,7 +106,7 @@ func reason(problem error) string {
 	return problem.Error()
 }
 
-// explainRefusal is for a server that accepted none of our keys.
+// explainRefusal sets the failure for a server that accepted none of our keys.
 func (l *login) explainRefusal(e *remote.Error) {
 	publicKey := slices.Contains(l.methods, "publickey") && l.target.publicKey
 	var noted error
@@ -141,7 +142,7 @@ func (l *login) explainRefusal(e *remote.Error) {
 	e.Err = noted
 }
 
-// looked returns the places where keys were searched.
+// looked returns the places where keys were looked for.
 func (l *login) looked() []string {
 	places := slices.Clone(l.target.identities)
 	if l.target.agentSocket == "" {
@@ -150,7 +151,7 @@ func (l *login) looked() []string {
 	return append(places, "the agent at "+l.target.agentSocket)
 }
 
-// remaining returns what ssh would still try when we have nothing left.
+// remaining returns the login methods that ssh would still try when we have no method left.
 func (l *login) remaining() (sentences []string) {
 	for _, method := range []struct {
 		on            bool

@@ -29,7 +29,7 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	go c.attend(requests, ended)
 	go func() {
 		defer close(drained)
-		_, _ = io.Copy(stderr, channel.Stderr()) // errors show up in how the command ended
+		_, _ = io.Copy(stderr, channel.Stderr()) // the exit reports the error
 	}()
 	return &remote.Process{Stdin: stdin{channel}, Stdout: channel, Wait: func() remote.Exit {
 		exit := <-ended
@@ -51,7 +51,8 @@ type stdin struct{ ssh.Channel }
 
 func (s stdin) Close() error { return s.CloseWrite() }
 
-// refusal distinguishes a server that refuses from one that is gone.
+// refusal returns a cause that distinguishes a server that refuses the session from a server that
+// is gone.
 func refusal(err error) remote.Cause {
 	if _, refused := errors.AsType[*ssh.OpenChannelError](err); refused || errors.Is(err, errExecRefused) {
 		return remote.SessionRefused
@@ -97,7 +98,7 @@ func answer(request *ssh.Request) {
 	}
 }
 
-// exitOf returns how a command ended: what was known, plus the information in a request.
+// exitOf returns how a command ended. It adds the information in a request to what was known.
 func exitOf(known remote.Exit, request *ssh.Request) remote.Exit {
 	switch request.Type {
 	case "exit-status":
@@ -121,7 +122,7 @@ func exitOf(known remote.Exit, request *ssh.Request) remote.Exit {
 }
 
 // Alive asks the server for a sign of life. It returns when the server answers or the connection is
-// closed. Any answer counts: OpenSSH refuses the request, as it does for its own client.
+// closed. Any answer counts. OpenSSH refuses the request, as it does for its own client.
 func (c *connection) Alive() bool {
 	_, _, err := c.SendRequest("keepalive@openssh.com", true, nil)
 	return err == nil

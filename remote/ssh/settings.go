@@ -14,7 +14,7 @@ import (
 	"preflight/hostfile"
 )
 
-// keywords are the keywords of ssh_config(5), OpenSSH 7.4 to 10.0, in lower case, including those
+// keywords lists the keywords of ssh_config(5), OpenSSH 7.4 to 10.0, in lower case, including those
 // that OpenSSH accepts and ignores.
 var keywords = strings.Fields(`
 	host match include ignoreunknown
@@ -53,7 +53,7 @@ var synonyms = map[string]string{
 	"smartcarddevice":                 "pkcs11provider",
 }
 
-// oneArgument are the keywords that we use and that ssh refuses with more than one argument.
+// oneArgument lists the keywords that we use and that ssh refuses with more than one argument.
 var oneArgument = strings.Fields(`
 	addressfamily bindaddress bindinterface canonicalizehostname certificatefile checkhostip ciphers
 	connecttimeout controlmaster controlpath gssapiauthentication hostkeyalgorithms hostkeyalias hostname
@@ -61,7 +61,7 @@ var oneArgument = strings.Fields(`
 	pkcs11provider port preferredauthentications pubkeyacceptedalgorithms pubkeyauthentication
 	revokedhostkeys sessiontype stricthostkeychecking tag user verifyhostkeydns`)
 
-// connection determines how the host is dialled.
+// connection sets how to connect to the host.
 func (e *evaluation) connection(t *target, _ expander) error {
 	t.network = "tcp"
 	switch {
@@ -81,7 +81,7 @@ func (e *evaluation) connection(t *target, _ expander) error {
 	return nil
 }
 
-// verification determines which key the host must show.
+// verification sets which key the host must show.
 func (e *evaluation) verification(t *target, expand expander) error {
 	switch {
 	case e.isOneOf("stricthostkeychecking", "yes", "true"):
@@ -92,8 +92,8 @@ func (e *evaluation) verification(t *target, expand expander) error {
 		t.strict = "no"
 	}
 	t.trustLocalhost = e.isOneOf("nohostauthenticationforlocalhost", "yes", "true")
-	// find_host_key_name and get_hostfile_hostname_ipaddr (sshconnect.c): an alias replaces host
-	// and port together.
+	// As in find_host_key_name and get_hostfile_hostname_ipaddr (sshconnect.c), an alias replaces
+	// both host and port.
 	t.keyName = strings.ToLower(e.first("hostkeyalias"))
 	if t.aliased = t.keyName != ""; !t.aliased {
 		t.keyName = portedName(t.host, t.port)
@@ -112,7 +112,7 @@ func (e *evaluation) verification(t *target, expand expander) error {
 	return err
 }
 
-// login determines the user and the keys.
+// login sets the user and the keys.
 func (e *evaluation) login(t *target, expand expander) error {
 	t.publicKey = !e.isOneOf("pubkeyauthentication", "no", "false")
 	if methods := e.first("preferredauthentications"); methods != "" {
@@ -134,7 +134,7 @@ func (e *evaluation) login(t *target, expand expander) error {
 	return e.agent(t, expand)
 }
 
-// agent determines which agent to ask, with IdentityAgent's own syntax.
+// agent sets which ssh-agent to ask. IdentityAgent has its own syntax.
 func (e *evaluation) agent(t *target, expand expander) error {
 	value := e.first("identityagent")
 	t.agentChosen = value != "" && value != "SSH_AUTH_SOCK"
@@ -149,7 +149,7 @@ func (e *evaluation) agent(t *target, expand expander) error {
 	return err
 }
 
-// proxies determines what the connection goes through.
+// proxies sets the jump host or command through which the connection goes.
 func (e *evaluation) proxies(t *target, h hop, expand expander) error {
 	jump := cmp.Or(h.jump, e.values["proxyjump"].rest)
 	if jump != "" && !strings.EqualFold(jump, "none") {
@@ -172,7 +172,7 @@ func (e *evaluation) proxies(t *target, h hop, expand expander) error {
 }
 
 // unsafeInShell returns the first word that valid_hostname or valid_ruser of OpenSSH (ssh.c, since
-// 9.6) would refuse, "" if all are safe.
+// 9.6) would refuse, "" if all words are safe.
 func unsafeInShell(words ...string) string {
 	for _, word := range words {
 		if strings.HasPrefix(word, "-") || strings.ContainsAny(word, "'`\"$\\;&<>|(){}") ||
@@ -183,8 +183,8 @@ func unsafeInShell(words ...string) string {
 	return ""
 }
 
-// parseJump parses a ProxyJump list. Its last host is the one that leads to the target; those
-// before it lead to that host.
+// parseJump parses a ProxyJump list. The last host of the list leads to the target. The hosts
+// before it lead to the last host.
 func parseJump(list string) (*hop, error) {
 	before, last := "", list
 	if i := strings.LastIndexByte(list, ','); i >= 0 {
@@ -214,13 +214,13 @@ func parseJump(list string) (*hop, error) {
 	return &h, nil
 }
 
-// userAndHost splits user@host; the user is "" if the name has none.
+// userAndHost splits user@host. user is "" if the name has no user.
 func userAndHost(name string) (user, host string) {
 	host = hostfile.Bare(name)
 	return strings.TrimSuffix(name[:len(name)-len(host)], "@"), host
 }
 
-// differences records the settings in effect for this host with which ssh would behave differently.
+// differences records settings for this host that ssh follows and preflight does not.
 func (e *evaluation) differences(t *target) {
 	on := func(keyword string) bool { return e.isOneOf(keyword, "yes", "true", "always") }
 	set := func(keyword string) bool { return e.isSet(keyword) && !e.isOneOf(keyword, "none", "no", "false") }

@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// defaultIdentities are the keys that ssh tries if none is configured, in the order of
+// defaultIdentities lists the keys that ssh tries if none is configured, in the order of
 // fill_default_options (readconf.c, 9.2).
 var defaultIdentities = []string{
 	"id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "id_xmss", "id_dsa",
 }
 
 // hop is a host to log in to, with the settings that override the configuration: ssh's -l, -p and
-// -J. Zero values leave them to the configuration.
+// -J. The configuration applies where a value is zero.
 type hop struct {
 	name string
 	user string
@@ -35,7 +35,7 @@ type hop struct {
 // target is a hop with the configuration applied.
 type target struct {
 	original       string // the name as given, before the configuration
-	host           string // where to connect: HostName, lower case
+	host           string // the host to connect to: HostName in lower case
 	user           string
 	port           int
 	network        string        // tcp, tcp4, tcp6
@@ -43,8 +43,8 @@ type target struct {
 	connectTimeout time.Duration // for TCP and the handshake together; 0 = none
 
 	jump         *hop   // the jump host; nil = none
-	proxyCommand string // expanded; "" = none
-	shell        string // runs proxyCommand
+	proxyCommand string // with its tokens expanded; "" = none
+	shell        string // the shell that runs proxyCommand
 
 	keyName        string // HostKeyAlias, else host or [host]:port
 	aliased        bool   // keyName is a HostKeyAlias
@@ -56,7 +56,7 @@ type target struct {
 	publicKey      bool // public keys may be used
 	identities     []string
 	certificates   []string
-	identitiesOnly bool   // use only those of the agent's keys
+	identitiesOnly bool   // use only those of the agent's keys that the configuration names
 	agentSocket    string // "" = no agent
 	agentChosen    bool   // agentSocket comes from the configuration
 
@@ -65,7 +65,7 @@ type target struct {
 	orderByKnown       bool // known keys come first in hostKeyAlgorithms
 	keyAlgorithms      []string
 
-	gssapi, hostbased bool // ssh would also try these
+	gssapi, hostbased bool // ssh would also try these methods
 
 	openSSH []string // what ssh would do differently
 }
@@ -108,8 +108,8 @@ func (c *Carrier) resolve(h hop) (*target, error) {
 // keywords that accumulate.
 type evaluation struct {
 	original string
-	host     string // the name that Host patterns match: the original, in the final pass the HostName
-	user     string // overrides the configuration
+	host     string // the name that Host patterns match: the original name, and in the final pass the HostName
+	user     string // overrides the user in the configuration
 	local    account
 	final    bool
 
@@ -135,8 +135,8 @@ func (e *evaluation) evaluate(files []configFile) {
 	}
 }
 
-// apply processes one file. Whether a block in it applies is local to the file: it starts with the
-// state of the Include line and does not change it.
+// apply processes one file. Whether a block applies is local to its file: the file starts with the
+// state of the Include line and does not change that state.
 func (e *evaluation) apply(file configFile, reached bool) {
 	active := reached
 	for _, d := range file {
@@ -175,7 +175,7 @@ func (e *evaluation) set(d directive) {
 	case d.keyword == "certificatefile":
 		e.certificates = added(e.certificates)
 	case e.isSet(d.keyword):
-	// The first of these two excludes the other.
+	// Of ProxyJump and ProxyCommand, the first that is set excludes the other.
 	case d.keyword == "proxyjump" && e.isSet("proxycommand"), d.keyword == "proxycommand" && e.isSet("proxyjump"):
 	default:
 		e.values[d.keyword] = d
@@ -200,14 +200,14 @@ func (e *evaluation) isOneOf(keyword string, words ...string) bool {
 	return slices.Contains(words, strings.ToLower(e.first(keyword)))
 }
 
-// note records what ssh would do differently, once.
+// note records a difference from ssh. It records each difference only once.
 func (e *evaluation) note(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(e.notes, text) {
 		e.notes = append(e.notes, text)
 	}
 }
 
-// hostName returns the HostName as far as it is known. In its value %h stands for the original
+// hostName returns the HostName as far as it is known. In HostName, %h stands for the original
 // name.
 func (e *evaluation) hostName() string {
 	if name := e.first("hostname"); name != "" {
@@ -233,7 +233,7 @@ func (e *evaluation) port(given int) int {
 // expander replaces the %-tokens of ssh_config(5) in a value.
 type expander func(value string) (string, error)
 
-// noTokens is for keywords without tokens.
+// noTokens is the expander for keywords whose values have no tokens.
 func noTokens(value string) (string, error) { return value, nil }
 
 // tokens returns the expander for one host. An unknown token is an error, because ssh refuses the
@@ -278,7 +278,7 @@ func (e *evaluation) tokens(t *target) expander {
 	}
 }
 
-// path expands a file name: ~, tokens and ${VARIABLES}.
+// path expands ~, tokens and ${VARIABLES} in a file name.
 func (e *evaluation) path(value string, expand expander) (string, error) {
 	value, err := e.tilde(value)
 	if err != nil {
@@ -290,7 +290,7 @@ func (e *evaluation) path(value string, expand expander) (string, error) {
 	return environment(value)
 }
 
-// paths expands file names; `none` means no file.
+// paths expands file names. `none` means no file.
 func (e *evaluation) paths(names []string, expand expander) ([]string, error) {
 	paths := []string{}
 	for _, arg := range names {
@@ -322,7 +322,8 @@ func (e *evaluation) tilde(path string) (string, error) {
 	return filepath.Join(home, rest), nil
 }
 
-// environment replaces ${NAME}. An unset variable is an error, as for ssh.
+// environment replaces ${NAME} by the variable's value. An unset variable is an error, as it is for
+// ssh.
 func environment(value string) (string, error) {
 	var out strings.Builder
 	for {
@@ -341,7 +342,7 @@ func environment(value string) (string, error) {
 	}
 }
 
-// portedName returns the known_hosts spelling of a host on a port (put_host_port in OpenSSH's
+// portedName returns the name of a host and port as known_hosts has it (put_host_port in OpenSSH's
 // misc.c).
 func portedName(host string, port int) string {
 	if port == 22 {
