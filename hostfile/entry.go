@@ -9,7 +9,7 @@ import (
 )
 
 // entry splits a stripped line into the name, the number of slots as ASCII digits, and the rest,
-// which DeepSpeed ignores. original is DeepSpeed's error for a bad line, "" for a good one.
+// which DeepSpeed ignores. original is DeepSpeed's error for a bad line, "" for a good line.
 func (p *parser) entry(line string) (name, digits, rest, original string) {
 	if p.older {
 		name, digits, original = olderEntry(line)
@@ -76,8 +76,8 @@ func utf16Marked(text string) bool {
 	return strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff")
 }
 
-// olderEntry splits a stripped line as DeepSpeed before v0.8.0 did: two words, and the second is
-// KEY=NUMBER with any key. original is Python's error for any other line.
+// olderEntry splits a stripped line as DeepSpeed before v0.8.0 did. The line must have two words,
+// and the second must be KEY=NUMBER with any key. original is Python's error for any other line.
 //
 // Source: deepspeed/launcher/runner.py, fetch_hostfile, v0.6.0 to v0.7.7.
 func olderEntry(line string) (name, digits, original string) {
@@ -125,9 +125,9 @@ func (p *parser) note(line int, name string, slots int, rest string) {
 // run a command on the launching machine. Tested with pdsh 2.34.
 func HandsOption(name string) bool { return strings.Contains(name, "@-") }
 
-// nameNote finds names that the launcher or ssh reads as something else. It returns the first
-// problem of a name. What pdsh does with them was tested with `pdsh -R ssh -Q -w NAME` of pdsh
-// 2.34.
+// nameNote checks for names that the launcher or ssh reads as something else. It returns the first
+// problem of a name. The effect of such names on pdsh was tested with `pdsh -R ssh -Q -w NAME` of
+// pdsh 2.34.
 func nameNote(name string) (trap, message string) {
 	switch {
 	case strings.HasPrefix(name, byteOrderMark):

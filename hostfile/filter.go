@@ -19,8 +19,8 @@ type Filter struct {
 	DeepSpeed string
 }
 
-// Limit is the value of --num_nodes or --num_gpus. The zero value means "not given". 0 limits
-// nothing either, but DeepSpeed refuses it together with Include and Exclude.
+// Limit is the value of --num_nodes or --num_gpus. The zero value means "not given". A given 0
+// limits nothing either, but DeepSpeed refuses it together with Include and Exclude.
 type Limit struct {
 	Given bool
 	N     int
@@ -29,7 +29,8 @@ type Limit struct {
 // AtMost returns the limit for the value of the flag, whose default is -1.
 func AtMost(n int) Limit { return Limit{Given: n != -1, N: n} }
 
-// Contradicts reports whether the filter both names hosts and counts them. DeepSpeed refuses that.
+// Contradicts reports whether the filter both names hosts and limits their number, which DeepSpeed
+// refuses.
 func (f Filter) Contradicts() bool {
 	counted := func(l Limit) bool { return l.Given && l.N >= 0 }
 	return (counted(f.NumNodes) || counted(f.NumGPUs)) && (f.Include != "" || f.Exclude != "")
@@ -43,19 +44,19 @@ func (f Filter) Given() bool {
 // FilterError describes a filter that DeepSpeed refuses, or that selects no host.
 type FilterError struct {
 	Option    string // "--include"
-	Message   string // what is wrong and the way out
-	DeepSpeed string // what DeepSpeed would print
+	Message   string // what is wrong and what to do
+	DeepSpeed string // DeepSpeed's own error message
 	NoneLeft  bool   // the filter is readable, but selects no host
 }
 
 func (e *FilterError) Error() string { return e.Option + ": " + e.Message }
 
-// Apply returns the selected hosts in hostfile order, with the slots that each one uses. It applies
-// the options in DeepSpeed's order: Include or Exclude, then NumNodes, then NumGPUs. It does not
-// change the hosts it was given.
+// Apply returns the selected hosts in hostfile order, with the slots that each host uses. It
+// applies the options in DeepSpeed's order: Include or Exclude, then NumNodes, then NumGPUs. It
+// does not change the given hosts.
 //
-// Every error holds a [*FilterError]. Apply reports all wrong host specifications at once;
-// DeepSpeed stops at the first one.
+// Every error is or wraps a [*FilterError]. Apply reports all wrong host specifications at once,
+// but DeepSpeed stops at the first.
 func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
 	if f.Contradicts() {
 		return nil, nil, &FilterError{Option: "--num_nodes/--num_gpus", DeepSpeed: "Cannot specify num_nodes/gpus with include/exclude",
@@ -86,8 +87,8 @@ func isThisMachine(name string) bool {
 	return name == "localhost" || name == "127.0.0.1" || name == "::1"
 }
 
-// choose applies Include or Exclude. It returns notes even if no host is left, because they explain
-// why.
+// choose applies Include or Exclude. It returns notes even if no host is left, because the notes
+// explain the reason.
 func (f Filter) choose(hosts []Host) ([]Host, []Note, error) {
 	option, text := "--include", f.Include
 	if text == "" {
@@ -107,7 +108,7 @@ func (f Filter) choose(hosts []Host) ([]Host, []Note, error) {
 	if f.merged() {
 		specs = c.merge(specs)
 	}
-	// DeepSpeed 0.15.2 to 0.19.6 parses --include before it notices that both options are given.
+	// DeepSpeed 0.15.2 to 0.19.6 parses --include before it checks whether both options are given.
 	if f.Include != "" && f.Exclude != "" && (c.checked || c.bad == nil) {
 		return nil, nil, &FilterError{Option: "--include/--exclude", DeepSpeed: "include_str and exclude_str are mutually exclusive.",
 			Message: "cannot be given together: write one list"}
@@ -146,7 +147,8 @@ func (f Filter) limitNodes(active []Host) ([]Host, []Note) {
 	return active[:n], nil
 }
 
-// limitGPUs gives every host slots 0 to N-1, even if its line has fewer, as DeepSpeed does.
+// limitGPUs gives every host the slots 0 to N-1, even if the host's line has fewer, as DeepSpeed
+// does.
 func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 	if f.NumGPUs.N <= 0 {
 		return active, nil, nil
@@ -170,20 +172,20 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 		"--num_gpus %d exceeds the slots that the hostfile gives %s; DeepSpeed starts %[1]d ranks there regardless: lower it, or correct the hostfile", n, Fold(short))}}, nil
 }
 
-// merged reports whether DeepSpeed joins several specifications of one host and sorts its slots, as
-// it does since 0.15.2.
+// merged reports whether DeepSpeed joins several specifications of one host and sorts the host's
+// slots, as it does since 0.15.2.
 func (f Filter) merged() bool { return !Before(f.DeepSpeed, "0.15.2") }
 
-// unchecked reports whether --include does not check slots against the hostfile and reads a name
-// without slots as no slots at all. That is so from 0.15.2 to 0.19.6 (DeepSpeed issue 6671, fixed
-// in 0.19.7).
+// unchecked reports whether DeepSpeed does not check the slots in --include against the hostfile,
+// and reads a name without slots as no slots at all. It does so from 0.15.2 to 0.19.6 (DeepSpeed
+// issue 6671, fixed in 0.19.7).
 func (f Filter) unchecked() bool { return f.merged() && Before(f.DeepSpeed, "0.19.7") }
 
 // spec is one NAME[:SLOT[,SLOT…]].
 type spec struct {
 	host  string
 	slots []int        // nil for a name without slots
-	bad   *FilterError // set if the specification cannot be read
+	bad   *FilterError // set if the specification cannot be parsed
 }
 
 func parseSpec(option, config string) spec {

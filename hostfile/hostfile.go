@@ -9,8 +9,8 @@
 //
 // Other packages use its versions of Python's text rules and of release comparison.
 //
-// The package does not resolve or contact hosts: a name is only a string. The rules are those of
-// deepspeed/launcher/runner.py, v0.6.0 to 0.19.8, each for the releases that have it.
+// The package does not resolve host names or connect to hosts: a name is only a string. The rules
+// are those of deepspeed/launcher/runner.py, v0.6.0 to 0.19.8, each for the releases that have it.
 package hostfile
 
 import (
@@ -30,21 +30,23 @@ import (
 	"preflight/internal/text"
 )
 
-// DefaultPath is the hostfile that DeepSpeed reads if none is named (runner.py, DLTS_HOSTFILE).
+// DefaultPath is the hostfile that DeepSpeed reads if the command names none (runner.py,
+// DLTS_HOSTFILE).
 const DefaultPath = "/job/hostfile"
 
 const (
-	// maxFile is larger than any real hostfile. It keeps preflight from reading a whole checkpoint
-	// that was named by mistake.
+	// maxFile is a limit in bytes above the size of any real hostfile. It keeps preflight from
+	// reading a whole checkpoint that was named by mistake.
 	maxFile = 16 << 20
-	// maxRanks limits the slots of all hosts together, because each slot takes memory.
+	// maxRanks is the maximum number of slots of all hosts together, because each slot takes
+	// memory.
 	maxRanks = 1 << 20
 )
 
 // Host is one node of the launch.
 type Host struct {
 	Name string `json:"name"` // as written: "w1", "user@w1", "10.0.0.1"
-	// Slots are the accelerator indices to use, in rank order. If it is empty, the host runs
+	// Slots lists the accelerator indices to use, in rank order. If it is empty, the host runs
 	// nothing. If it is nil, the number of slots is unknown, as with -w.
 	Slots []int `json:"slots"`
 	Line  int   `json:"line,omitempty"` // line in the hostfile; 0 if the host comes from elsewhere
@@ -54,7 +56,7 @@ type Host struct {
 // as the host.
 func Bare(name string) string { return name[strings.LastIndexByte(name, '@')+1:] }
 
-// Note describes valid input that makes the launch do something that its user is unlikely to want.
+// Note describes valid input that makes the launch do something that the user is unlikely to want.
 // The check launcher-args reports it.
 type Note struct {
 	ID      string `json:"trap"`           // kebab-case: "include-drops-host", "single-host-runs-here", "zero-slots"
@@ -65,9 +67,9 @@ type Note struct {
 // LineError describes one line of a file that DeepSpeed refuses or cannot use.
 type LineError struct {
 	File    string `json:"file"`
-	Line    int    `json:"line"`    // from 1; 0 for the file as a whole
-	Message string `json:"message"` // what is wrong and the way out
-	// DeepSpeed is what DeepSpeed would print, "" if it would print nothing.
+	Line    int    `json:"line"`    // line number from 1; 0 for the file as a whole
+	Message string `json:"message"` // what is wrong and what to do
+	// DeepSpeed is DeepSpeed's own error message, "" if it would print none.
 	DeepSpeed string `json:"deepspeed"`
 	Err       error  `json:"-"` // the system's error, nil if there is none
 }
@@ -82,7 +84,7 @@ func (e *LineError) Error() string {
 func (e *LineError) Unwrap() error { return e.Err }
 
 // ReadFile parses the hostfile at path. A missing file is an error, although DeepSpeed would only
-// warn and train on the launching machine. Every error is, or holds, a [*LineError].
+// warn and train on the launching machine. Every error is or wraps a [*LineError].
 func ReadFile(path, deepspeed string) ([]Host, []Note, error) {
 	const quietly = "Unable to find hostfile, will proceed with training with local resources only."
 	info, err := os.Stat(path)
@@ -104,8 +106,9 @@ func ReadFile(path, deepspeed string) ([]Host, []Note, error) {
 	return Parse(file, path, deepspeed)
 }
 
-// findIt returns the way out for a missing hostfile, as the end of its error. The user most
-// likely did not name the default path, so there is nothing in it to correct.
+// findIt returns what to do about a missing hostfile, as the end of an error message. For the
+// default path the advice is different, because the user most likely did not name that path and
+// cannot correct it.
 func findIt(path string) string {
 	if path == DefaultPath {
 		return ": name yours with -H FILE, or the nodes with -w 'node[01-16]'"
@@ -113,7 +116,7 @@ func findIt(path string) string {
 	return cmp.Or(text.DidYouMean(nearFile(path)), ": check the path")
 }
 
-// cause returns the system's error without the path, which LineError already names.
+// cause returns the system's error without the path, because LineError already names the path.
 func cause(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
@@ -122,9 +125,9 @@ func cause(err error) error {
 }
 
 // Parse reads a hostfile as the given release of DeepSpeed does. "" or an unreadable version means
-// the newest release. A line is "name slots=N", one host per line, in rank order. Parse skips empty
-// lines, lines that begin with '#', and anything after N. Releases before v0.8.0 are stricter and
-// allow no comments. The name is used only in messages.
+// the newest release. A line is "name slots=N". There is one host per line, in rank order. Parse
+// skips empty lines, lines that begin with '#', and anything after N. Releases before v0.8.0 are
+// stricter and allow no comments. The name is used only in messages.
 //
 // Parse reports all bad lines at once, as a [*multierror.Error] of [*LineError].
 func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
@@ -159,7 +162,7 @@ type parser struct {
 	older       bool           // DeepSpeed before v0.8.0
 	unnamed     bool           // DeepSpeed before v0.9.4, whose error does not quote the line
 	undecodable string         // Python's error for the first byte that is not UTF-8
-	firstAt     map[string]int // name → line
+	firstAt     map[string]int // maps a name to the first line with it
 	ranks       int            // number of slots so far
 	hosts       []Host
 	notes       []Note
@@ -167,8 +170,8 @@ type parser struct {
 }
 
 // noText returns the only error of a file with a NUL byte, such as a program or UTF-16 text. Errors
-// for its other lines would not help. DeepSpeed would accept a name with a NUL byte, but no command
-// line can hold it.
+// for the other lines of such a file would not help. DeepSpeed would accept a name with a NUL byte,
+// but no command line can contain it.
 func (p *parser) noText(data []byte) error {
 	if utf16Marked(string(data)) {
 		return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is not UTF-8: " + encodingHint(string(data))}
@@ -176,7 +179,7 @@ func (p *parser) noText(data []byte) error {
 	return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "not a text file (it contains a NUL byte): check the path"}
 }
 
-// noHost returns the error of a file without an entry. DeepSpeed before v0.8.0 treated such a file
+// noHost returns the error for a file without an entry. DeepSpeed before v0.8.0 treated such a file
 // as missing.
 func (p *parser) noHost() error {
 	e := &LineError{File: p.file, Message: `no host in this file: write one line per node, such as "w1 slots=8"`}

@@ -11,12 +11,13 @@ import (
 	"strings"
 )
 
-// ParseHosts reads the value of -w: a node set whose items may have a number of slots after a colon
-// ("node[01-16],gpu7:4", "[fe80::1]:8"). Without a number, Slots is nil, because -w states only
-// which nodes to check. More than one colon outside brackets is an IPv6 address without slots.
+// ParseHosts parses the value of -w. It is a node set whose items may have a number of slots after
+// a colon ("node[01-16],gpu7:4", "[fe80::1]:8"). Without a number, Slots is nil, because -w states
+// only which nodes to check. An item with more than one colon outside brackets is an IPv6 address
+// without slots.
 //
 // Items may overlap. As in pdsh 2.34 and ClusterShell 1.9, a host counts once, at its first place.
-// Two different numbers of slots for one host are an error.
+// If one host has two different numbers of slots, ParseHosts returns an error.
 func ParseHosts(spec string) ([]Host, error) {
 	items, err := splitSet(spec)
 	if err != nil {
@@ -59,7 +60,7 @@ func ParseHosts(spec string) ([]Host, error) {
 	return union(hosts)
 }
 
-// union returns every host once, with the slots from any of its items.
+// union returns every host once, with the slots that any of its items gives.
 func union(hosts []Host) (all []Host, err error) {
 	at := make(map[string]int, len(hosts))
 	for _, host := range hosts {
@@ -128,10 +129,10 @@ func distinct(hosts []Host) ([]Host, error) {
 	return hosts, nil
 }
 
-// SlurmSlots returns the value that [FromSlurm] needs as perNode: the job's GPUs on each node, or
-// its tasks if the ranks use the CPU or the job has no GPUs. If the job requested a total number of
-// GPUs, Slurm may spread them unevenly. SlurmSlots then uses the number of this node only if all
-// nodes together come to that total.
+// SlurmSlots returns the value that [FromSlurm] needs as perNode. That is the number of the job's
+// GPUs on each node. If the ranks use the CPU or the job has no GPUs, it is the number of tasks. If
+// the job requested a total number of GPUs, Slurm may spread them unevenly. SlurmSlots then uses
+// this node's number of GPUs only if all nodes with this number add up to that total.
 //
 // Source: salloc(1) and sbatch(1), 22.05, OUTPUT ENVIRONMENT VARIABLES, and jobs of that release.
 // With --gpus-per-node, salloc and sbatch set SLURM_GPUS_PER_NODE. With --gres=gpu:N, which counts
@@ -152,7 +153,8 @@ func SlurmSlots(getenv func(name string) string, onCPU bool) string {
 	return cmp.Or(ofAllTypes(getenv("SLURM_GPUS_PER_NODE")), here, getenv("SLURM_TASKS_PER_NODE"))
 }
 
-// ofAllTypes adds up "a100:4,v100:4". It returns any other text unchanged.
+// ofAllTypes returns the sum of the numbers in "a100:4,v100:4". It returns any other text
+// unchanged.
 func ofAllTypes(text string) string {
 	total := int64(0)
 	for one := range strings.SplitSeq(text, ",") {
@@ -166,9 +168,9 @@ func ofAllTypes(text string) string {
 }
 
 // FromSlurm returns the hosts of an allocation, in the order of SLURM_NODEID (Slurm 22.05).
-// nodelist is SLURM_JOB_NODELIST. perNode is a count for each node in order, as
-// SLURM_TASKS_PER_NODE ("5,1(x3)") and SLURM_GPUS_PER_NODE ("8" or "a100:8", for every node) write
-// it. The counts become slots. If perNode is "", Slots is nil.
+// nodelist is SLURM_JOB_NODELIST. perNode gives a count for each node in order, in the form of
+// SLURM_TASKS_PER_NODE ("5,1(x3)") or of SLURM_GPUS_PER_NODE ("8" or "a100:8", for every node). The
+// counts become slots. If perNode is "", Slots is nil.
 func FromSlurm(nodelist, perNode string) ([]Host, error) {
 	names, err := Expand(nodelist)
 	if err != nil {
@@ -192,7 +194,7 @@ func slurmCounts(text string, nodes int) ([]int, error) {
 	if text == "" {
 		return nil, nil
 	}
-	text = text[strings.LastIndex(text, ":")+1:] // the type of a generic resource
+	text = text[strings.LastIndex(text, ":")+1:] // removes the type of a generic resource
 	var counts []int
 	ranks := int64(0)
 	for part := range strings.SplitSeq(text, ",") {

@@ -9,8 +9,8 @@ import (
 	"preflight/internal/text"
 )
 
-// Near returns the one name that a misspelt name was likely meant to be. It returns "" if no name
-// is near, or if several are equally near: gpu9 may be any of gpu1 to gpu8.
+// Near returns the one name that the user likely meant with a misspelt name. It returns "" if no
+// name is near, or if several names are equally near: gpu9 may be any of gpu1 to gpu8.
 func Near(name string, names []string) string {
 	for apart := 1; apart <= min(max(2, len(name)/4), len(name)-1); apart++ {
 		near := text.Nearest(name, names, apart)
@@ -31,8 +31,8 @@ func Near(name string, names []string) string {
 	return ""
 }
 
-// nearFile returns the path of the one file in the same directory that has a near name, "" if there
-// is none.
+// nearFile returns the path of the one file with a near name in the same directory, "" if there is
+// none or more than one.
 func nearFile(path string) string {
 	entries, _ := os.ReadDir(filepath.Dir(path)) // a missing directory has no files
 	var names []string

@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// maxNames limits the names of one node set, so that a typo (node[1-99999999]) is an error and
-	// does not use up the memory.
+	// maxNames is the maximum number of names in one node set, so that a typo (node[1-99999999]) is
+	// an error and does not use up the memory.
 	maxNames = 100_000
-	// maxDigits keeps every number of a node set within an int64.
+	// maxDigits is the maximum number of digits, so that every number of a node set fits into an
+	// int64.
 	maxDigits = 18
 )
 
@@ -50,7 +51,7 @@ func Expand(set string) ([]string, error) {
 	return names, nil
 }
 
-// splitSet splits a set at commas and blanks outside brackets.
+// splitSet splits a set at commas and white space outside brackets.
 func splitSet(set string) ([]string, error) {
 	var items []string
 	start, open := 0, false
@@ -155,7 +156,7 @@ func expandRange(text string, room int) ([]string, error) {
 	case low > high:
 		return nil, fmt.Errorf("[%s] runs backwards", text)
 	case highText[0] == '0' && len(highText) > len(lowText):
-		// pdsh expands [1-010] without padding and ClusterShell refuses it.
+		// pdsh expands [1-010] without padding, and ClusterShell refuses it.
 		return nil, fmt.Errorf("[%s] pads its numbers to different widths", text)
 	case (high-low)/step >= int64(room):
 		return nil, errTooMany
@@ -175,13 +176,13 @@ func setNumber(text string) (int64, bool) {
 	return n, err == nil
 }
 
-// Fold writes names as a node set: "node[01-03,07]". [Expand] reads it back to the same set. Fold
-// drops repeated names. Names that differ in one number are joined at the place of the first one,
-// with their numbers in ascending order. If a name has several numbers, Fold chooses the one that
-// folds most names, or the last of several equal ones.
+// Fold writes names as a node set: "node[01-03,07]". [Expand] returns the same names for it. Fold
+// drops repeated names. Names that differ in one number are joined at the place of the first name,
+// with their numbers in ascending order. If a name has several numbers, Fold chooses the number
+// that joins most names, or the last of several equal ones.
 //
-// A name that holds node-set syntax itself ("n[1-2]", "a,b", "[fe80::1]") is left as it is, and of
-// these only an IPv6 address can be read back.
+// Fold does not change a name that contains node-set syntax itself ("n[1-2]", "a,b", "[fe80::1]").
+// Of these names, Expand can read back only an IPv6 address.
 func Fold(names []string) string {
 	names = unique(names)
 	shapes := shapesFor(names)
@@ -202,14 +203,15 @@ func Fold(names []string) string {
 }
 
 // shape is a name with one of its numbers taken out. A name without numbers has a shape of its own,
-// with plain set.
+// in which plain is set.
 type shape struct {
 	before, after string
 	plain         bool
 }
 
-// shapesFor returns for every name the shape that it shares with the most names, or the rightmost
-// of several equal ones. All names use the same counts, so their order does not matter.
+// shapesFor returns, for every name, the shape that the name shares with the most names. Of several
+// equal shapes it returns the rightmost. All names use the same counts, so their order does not
+// matter.
 func shapesFor(names []string) []shape {
 	shapes := make([]shape, len(names))
 	shared := make(map[shape]int, len(names))
@@ -259,7 +261,7 @@ func newNumbered(name string, s shape) numbered {
 		return numbered{}
 	}
 	text := name[len(s.before) : len(name)-len(s.after)]
-	value, _ := strconv.ParseInt(text, 10, 64) // cannot fail: at most maxDigits digits
+	value, _ := strconv.ParseInt(text, 10, 64) // cannot fail, because text has at most maxDigits digits
 	return numbered{value: value, text: text}
 }
 
@@ -294,7 +296,7 @@ func (s shape) write(members []numbered) string {
 }
 
 // follows reports whether next continues the range from first to last. A padded range keeps its
-// width: pdsh would read [08-100], but ClusterShell refuses it.
+// width, because ClusterShell refuses [08-100], although pdsh would accept it.
 func follows(first, last, next numbered) bool {
 	if next.value != last.value+1 {
 		return false

@@ -11,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// This file holds the text rules of Python that differ from Go's.
+// This file has the text rules of Python that differ from Go's.
 
 // byteOrderMark is not white space in Python, so DeepSpeed reads it as part of the first column.
 const byteOrderMark = "\ufeff"
 
-// pySpace reports what Python's str.isspace does, which strip() and \s use: bidirectional type WS,
-// B or S, or category Zs (CPython, Objects/unicodetype_db.h, Unicode 15.1). Go's unicode.IsSpace
-// lacks the four information separators.
+// pySpace reports whether Python's str.isspace, which strip() and \s use, is true for a character.
+// That is so for bidirectional type WS, B or S, or category Zs (CPython, Objects/unicodetype_db.h,
+// Unicode 15.1). Go's unicode.IsSpace lacks the four information separators.
 func pySpace(r rune) bool {
 	switch {
 	case r >= '\t' && r <= '\r', r >= 0x1c && r <= ' ', r == 0x85, r == 0xa0, r == 0x1680,
@@ -30,8 +30,8 @@ func pySpace(r rune) bool {
 
 func pyStrip(s string) string { return strings.TrimFunc(s, pySpace) }
 
-// pyLines splits a text as Python's text mode does: LF, CRLF and a lone CR end a line, and the last
-// line may lack its end.
+// pyLines splits a text as Python's text mode does. LF, CRLF and a lone CR end a line, and the last
+// line may lack its line end.
 func pyLines(text string) []string {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	if text == "" {
@@ -40,15 +40,15 @@ func pyLines(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// pyDigits splits off the ASCII digits at the start of s. Python's \d and int() also accept the
-// digits of other scripts.
+// pyDigits splits off the ASCII digits at the start of s. Unlike pyDigits, Python's \d and int()
+// also accept the digits of other scripts.
 func pyDigits(s string) (digits, rest string) {
 	rest = strings.TrimLeft(s, "0123456789")
 	return s[:len(s)-len(rest)], rest
 }
 
-// pyInt converts s as Python's int(s) does, with Python's error. It also refuses a number that Go's
-// int cannot hold, which Python would accept.
+// pyInt converts s as Python's int(s) does, and returns Python's error. It also refuses a number
+// that Go's int cannot hold, although Python would accept that number.
 func pyInt(s string) (int, error) {
 	digits, ok := PythonInt(s)
 	if !ok {
@@ -66,8 +66,8 @@ func pyNoNumber(s string) string {
 }
 
 // PythonInt returns the digits that int(s) reads, after a "-" if the number is negative. s may have
-// blanks around the number, a sign, and single underscores between digits. The number may have any
-// size. ok is false if Python would raise ValueError.
+// white space around the number, a sign, and single underscores between digits. The number may have
+// any size. ok is false if Python would raise ValueError.
 func PythonInt(s string) (digits string, ok bool) {
 	sign, text := "", pyStrip(s)
 	if text != "" && (text[0] == '-' || text[0] == '+') {
@@ -123,7 +123,7 @@ func PythonRepr(s string) string {
 }
 
 // pyDecodeError returns the error that Python raises when it reads these bytes as UTF-8. The bytes
-// must not be valid UTF-8. Positions are exact in the first 8 KiB; after that, Python counts from
+// must not be valid UTF-8. Positions are exact in the first 8 KiB. After that, Python counts from
 // the start of the block that it reads.
 func pyDecodeError(data []byte) string {
 	at := 0
@@ -139,7 +139,7 @@ func pyDecodeError(data []byte) string {
 	case bad[0] < 0xc2 || bad[0] > 0xf4:
 		reason = "invalid start byte"
 	case !utf8.FullRune(bad):
-		reason, length, at = "unexpected end of data", len(bad), 0 // Python decodes it as a block of its own
+		reason, length, at = "unexpected end of data", len(bad), 0 // Python decodes these bytes as a block of their own
 	default:
 		for !utf8.FullRune(bad[:length+1]) {
 			length++

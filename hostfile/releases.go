@@ -10,15 +10,15 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// Before reports whether a version is older than a release. A pre-release or a local label counts
-// as its release. Nodes can send any text; if one of the two is not a version, Before returns
-// false.
+// Before reports whether a version is older than a release. A pre-release or a version with a local
+// label counts as the release itself. Nodes can send any text, so Before returns false if one of
+// the two texts is not a version.
 func Before(text, release string) bool {
 	v, r := core(text), core(release)
 	return v != nil && r != nil && slices.Compare(v.numbers, r.numbers) < 0
 }
 
-// Release returns the first numbers of a version, parts of them: "2.5" of "2.5.1+cu124" for two. It
+// Release returns the first parts numbers of a version: "2.5" of "2.5.1+cu124" if parts is 2. It
 // returns the whole text if that is not a version.
 func Release(text string, parts int) string {
 	v := core(text)
@@ -29,7 +29,8 @@ func Release(text string, parts int) string {
 	return strings.Join(numbers[:min(parts, len(numbers))], ".")
 }
 
-// Within reports whether a release is since or later, and before until. "" means no limit.
+// Within reports whether a release is not older than since and is older than until. "" means no
+// limit.
 func Within(release, since, until string) bool {
 	return !Before(release, since) && (until == "" || Before(release, until))
 }
@@ -37,11 +38,11 @@ func Within(release, since, until string) bool {
 // release is a version without pre-release and local label.
 type release struct {
 	numbers []int64
-	text    string // all numbers, with trailing zeros
+	text    string // all numbers, including trailing zeros
 }
 
-// cores caches the results of core by text. The nodes have few different versions, and every rule
-// asks for the version of every node.
+// cores caches the results of core by text. Nodes have few different versions, but every rule asks
+// for the version of every node.
 var cores sync.Map
 
 // core parses a version. It returns nil if the text is not a version.

@@ -15,16 +15,16 @@ import (
 type selection struct {
 	option  string
 	hosts   []Host
-	at      map[string]int   // name → index in hosts
-	kept    map[string][]int // the slots that remain, by host
-	checked bool             // whether --include is checked against the hostfile
+	at      map[string]int   // maps a name to its index in hosts
+	kept    map[string][]int // maps a host to its remaining slots
+	checked bool             // --include is checked against the hostfile
 	notes   []Note
 	bad     *multierror.Error
 }
 
-// merge joins the specifications of each host and sorts its slots, as DeepSpeed does since 0.15.2.
-// Earlier releases handle each specification alone, from left to right, and stop at the first one
-// that they cannot read.
+// merge joins the specifications of each host and sorts the host's slots, as DeepSpeed does since
+// 0.15.2. Earlier releases handle each specification alone, from left to right, and stop at the
+// first one that they cannot parse.
 func (c *selection) merge(specs []spec) []spec {
 	var merged []spec
 	at := map[string]int{}
@@ -89,7 +89,7 @@ func (c *selection) exclude(specs []spec) {
 }
 
 // remove takes slots away from a host. If a slot is named twice, DeepSpeed before 0.15.2 fails at
-// the second time, with the error of Python's list.
+// the second occurrence, with the error of Python's list.
 func (c *selection) remove(s spec) {
 	for _, slot := range s.slots {
 		i := slices.Index(c.kept[s.host], slot)
@@ -188,6 +188,6 @@ func written(host Host) string {
 	if len(host.Slots) == 0 {
 		return host.Name + ":0, or the slots that it has"
 	}
-	slots := strings.Trim(fmt.Sprint(host.Slots), "[]") // numbers separated by blanks
+	slots := strings.Trim(fmt.Sprint(host.Slots), "[]") // numbers separated by spaces
 	return host.Name + ":" + strings.ReplaceAll(slots, " ", ",")
 }

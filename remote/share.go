@@ -31,7 +31,7 @@ const (
 // known to be the same directory. The zero value is ready to use.
 type homes struct {
 	mu sync.Mutex
-	of map[string]*home // maps the tags of the deliveries in progress
+	of map[string]*home // the home of each delivery in progress, by the delivery's tag
 
 	stillness, longestWait time.Duration // 0 means the constants of these names
 }
@@ -39,7 +39,7 @@ type homes struct {
 // home is one directory. Homes that turn out to be the same directory are joined.
 type home struct {
 	same    *home            // the home that this one was joined to
-	copies  map[string]*sent // maps hashes of binaries
+	copies  map[string]*sent // copies that are being sent, by the hash of the binary
 	arrived map[string]bool
 }
 

@@ -22,44 +22,45 @@ import (
 )
 
 const (
-	// MaxOutput limits what is kept of each of a child's two streams. The rest is read and dropped,
-	// so that a child that prints much neither blocks nor fills our memory.
+	// MaxOutput is the maximum number of bytes that are kept of each of a child's two streams. The
+	// rest is read and dropped, so that a child that prints much neither blocks nor fills our
+	// memory.
 	MaxOutput = 256 << 10
 	// Grace is how long the pipes of an ended child may stay open, in case a grandchild of another
 	// process group holds them.
 	Grace = 200 * time.Millisecond
-	// mostTries is how often a child is started if this machine lacks resources for it, and
-	// tryAgain the pause between two tries.
+	// mostTries is how often Run tries to start a child if this machine lacks resources for it.
+	// tryAgain is the pause between two tries.
 	mostTries = 50
 	tryAgain  = 20 * time.Millisecond
-	// pipeSize is the maximum unread content of a pipe: pipe(7), the same on macOS.
+	// pipeSize is the maximum number of unread bytes in a pipe (pipe(7), the same on macOS).
 	pipeSize = 64 << 10
 )
 
-// Child is a program that must be run because only it knows the answer. Its arguments never pass
-// through a shell.
+// Child is a program that preflight must run, because only the program knows the answer. Its
+// arguments never pass through a shell.
 type Child struct {
 	Path string
 	Args []string
-	Name string   // its argv[0]; "" means its path
-	Dir  string   // working directory; "" means our own
-	Env  []string // environment; nil means our own
+	Name string   // argv[0] of the child; "" means its path
+	Dir  string   // working directory; "" means that of this process
+	Env  []string // environment; nil means that of this process
 
-	Limit time.Duration // time after which it is killed, as at the end of the context; 0 means no limit
+	Limit time.Duration // time after which the child is killed, as at the end of the context; 0 means no limit
 }
 
-// Run starts the child in its own process group, kills that whole group when ctx ends, and returns
-// its output, at most MaxOutput bytes of each stream. Standard input is empty.
+// Run starts the child in its own process group and returns its output, at most MaxOutput bytes of
+// each stream. It kills the whole group when ctx ends. Standard input is empty.
 //
-// The error says how the child ended; if ctx ended first, it is ctx's error. If this machine lacks
-// resources to start the child, Run tries for a second and then reports that.
+// The error says how the child ended. If ctx ended first, it is ctx's error. If this machine lacks
+// resources to start the child, Run tries for a second and then reports the lack.
 func (c Child) Run(ctx context.Context) (stdout, stderr string, err error) {
 	var out output
 	stderr, err = c.Stream(ctx, &out)
 	return out.String(), stderr, err
 }
 
-// Stream is Run for a child whose standard output is needed while it runs.
+// Stream works like Run for a child whose standard output is needed while the child runs.
 func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err error) {
 	if c.Limit > 0 {
 		var cancel context.CancelFunc
@@ -76,7 +77,7 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 		if err = Run(cmd); cmd.Process != nil || Shortage(err) == "" || tries == mostTries {
 			break
 		}
-		select { // other goroutines may free resources meanwhile
+		select { // other goroutines may free resources during the pause
 		case <-time.After(tryAgain):
 		case <-ctx.Done():
 			return "", err
@@ -88,13 +89,13 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 	return errs.String(), err
 }
 
-// Run is [exec.Cmd.Run] for a program that ends with us even if we are killed (on Linux; elsewhere
-// only its closed pipes stop it). It leads its own process group, or a session if its SysProcAttr
-// asks for one.
+// Run works like [exec.Cmd.Run], but the program also ends if this process is killed. That holds on
+// Linux; on other systems only its closed pipes stop the program. The program leads its own process
+// group, or a session if its SysProcAttr asks for one.
 //
-// All of its output is read, even if we read late. [exec.ErrWaitDelay] means that another process
-// still held its pipes after Grace. exec.Cmd's own WaitDelay would lose output that is unread by
-// then.
+// Run reads all of the program's output, even if it reads late. [exec.ErrWaitDelay] means that
+// another process still held the pipes after Grace. exec.Cmd's own WaitDelay would lose output that
+// is unread at that time.
 func Run(cmd *exec.Cmd) error {
 	var read errgroup.Group
 	var ours, theirs []*os.File
@@ -128,13 +129,13 @@ func Run(cmd *exec.Cmd) error {
 		err = cmd.Wait()
 	}
 	for _, file := range ours {
-		_ = file.SetReadDeadline(time.Now().Add(Grace)) // pipes support deadlines
+		_ = file.SetReadDeadline(time.Now().Add(Grace)) // never fails, because pipes support deadlines
 	}
 	return cmp.Or(err, read.Wait())
 }
 
-// readOut copies a program's pipe to its end, or to what it holds at the deadline that is set after
-// the program has ended.
+// readOut copies a program's pipe to its end. If the deadline that is set after the program's end
+// comes first, readOut copies what the pipe holds at that time.
 func readOut(pipe *os.File, to io.Writer) error {
 	_, err := io.Copy(to, pipe)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -148,7 +149,7 @@ func readOut(pipe *os.File, to io.Writer) error {
 	left := make([]byte, pipeSize)
 	for size := 0; size < len(left); {
 		n := 0
-		_ = raw.Read(func(fd uintptr) bool { // without waiting
+		_ = raw.Read(func(fd uintptr) bool { // reads without waiting
 			n, err = syscall.Read(int(fd), left[size:])
 			return true
 		})
@@ -169,13 +170,13 @@ func readOut(pipe *os.File, to io.Writer) error {
 	return exec.ErrWaitDelay
 }
 
-// Start is Run for a program that runs in parallel. The channel is closed when the program has
-// ended and was waited for.
+// Start works like Run for a program that runs in parallel. The channel is closed when the program
+// has ended and was waited for.
 func Start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 	started, end := make(chan error), make(chan struct{})
 	go func() {
 		defer close(end)
-		runtime.LockOSThread() // as in Run
+		runtime.LockOSThread() // for the same reason as in Run
 		defer runtime.UnlockOSThread()
 		err := start(cmd)
 		started <- err
@@ -188,9 +189,9 @@ func Start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 
 // start starts a program in a process group of its own.
 //
-// Before it runs the program, Go moves the child's files to numbers above the highest one
-// that it hands over. A number beyond the limit of open files is EBADF to the kernel, and would
-// hide that files are short. Source: Go 1.26, syscall/exec_linux.go; dup(2).
+// Before Go runs the program, it moves the child's files to descriptors above the highest one that
+// it passes on. For a descriptor beyond the limit of open files, the kernel returns EBADF, which
+// would hide that the limit is the problem. Source: Go 1.26, syscall/exec_linux.go; dup(2).
 func start(cmd *exec.Cmd) error {
 	ownGroup(cmd)
 	err := cmd.Start()
@@ -200,8 +201,8 @@ func start(cmd *exec.Cmd) error {
 	return err
 }
 
-// KillGroup kills a program of Run or Start and all processes that it started, as long as it was
-// not waited for.
+// KillGroup kills a program that Run or Start started, and all processes that the program started.
+// It must be called before the program was waited for.
 func KillGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func ownGroup(cmd *exec.Cmd) {
@@ -211,7 +212,7 @@ func ownGroup(cmd *exec.Cmd) {
 	dieWithUs(cmd.SysProcAttr)
 }
 
-// Complaint returns why a child failed: its own last line, or how it ended.
+// Complaint returns why a child failed: the last line of its stderr, or how it ended.
 func Complaint(stderr string, err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer in time; it was killed"
@@ -235,11 +236,11 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns what was kept.
+// String returns the kept bytes.
 func (o *output) String() string { return o.kept.String() }
 
-// Lines is a writer that passes on its input line by line, each without its line end and cut at
-// Most bytes. A line is valid until Take returns.
+// Lines is a writer that splits its input into lines and passes each to Take, without its line end
+// and cut at Most bytes. A line is valid until Take returns.
 type Lines struct {
 	Most int
 	Take func(line []byte)
@@ -257,14 +258,14 @@ func (l *Lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush passes on a last line without a line end.
+// Flush passes on a last line that has no line end.
 func (l *Lines) Flush() {
 	l.Take(l.line)
 	l.line = l.line[:0]
 }
 
-// shortages are the errors of a system call if its own machine has run out of something, regardless
-// of the peer: socket(2), connect(2), accept(2), fork(2).
+// shortages lists the errors of a system call that mean that this machine has reached a limit,
+// regardless of the peer: socket(2), connect(2), accept(2), fork(2).
 var shortages = []struct {
 	errno syscall.Errno
 	of    string
@@ -277,8 +278,8 @@ var shortages = []struct {
 	{syscall.EADDRNOTAVAIL, "addresses and ports to call from"},
 }
 
-// Shortage returns what this machine lacks if err says so, otherwise "". A resolver's error keeps
-// only the text of the system's error.
+// Shortage returns the resource that this machine lacks according to err, "" if err has another
+// cause. A resolver's error keeps only the text of the system's error.
 func Shortage(err error) string {
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	for _, short := range shortages {
@@ -289,9 +290,9 @@ func Shortage(err error) string {
 	return ""
 }
 
-// OpenFiles returns how many files this process has open, and how many it may open: the hard limit,
-// because Go raises the soft limit to it at the start of a program (package os). ok is false if the
-// system does not report it.
+// OpenFiles returns how many files this process has open, and how many it may open. The second
+// number is the hard limit, because Go raises the soft limit to it at the start of a program
+// (package os). ok is false if the system does not report these numbers.
 func OpenFiles() (open, most int, ok bool) {
 	var limit syscall.Rlimit
 	listed, err := os.ReadDir("/dev/fd")
@@ -299,5 +300,5 @@ func OpenFiles() (open, most int, ok bool) {
 		return 0, 0, false
 	}
 	const unlimited = 1 << 30
-	return len(listed) - 1, int(min(limit.Cur, unlimited)), true // one of them was the directory that was listed
+	return len(listed) - 1, int(min(limit.Cur, unlimited)), true // minus one for the directory that was listed
 }

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// portErrors are counters of an RDMA port that do not change on a healthy link under any traffic.
+// portErrors lists counters of an RDMA port that do not change on a healthy link under any traffic.
 // It leaves out counters that adaptive routing and congestion change, such as out_of_sequence.
 //
 // Source: Linux 6.8, Documentation/ABI/stable/sysfs-class-infiniband; NVIDIA, MLNX_OFED,
@@ -21,15 +21,15 @@ var portErrors = []string{
 	"hw_counters/local_ack_timeout_err", "hw_counters/rnr_nak_retry_err", "hw_counters/rx_icrc_encapsulated",
 }
 
-// interfaceErrors are such counters of a network interface.
+// interfaceErrors lists counters of a network interface that do not change on a healthy link.
 //
 // Source: Linux 6.8, Documentation/ABI/testing/sysfs-class-net and -statistics.
 var interfaceErrors = []string{"carrier_changes", "statistics/rx_crc_errors"}
 
-// LinkCounters returns the errors that a machine's links have counted since they came up, by
-// counter and link: "mlx5_0:1 symbol_error", "eth0 carrier_changes", "0000:4e:00.0 aer_fatal".
-// Counters at zero are left out. It returns nil if sysfs is missing. Every user may read the
-// counters. root is the directory of the machine's file system: "/".
+// LinkCounters returns the errors that a machine's links have counted since they came up. The keys
+// name the link and the counter: "mlx5_0:1 symbol_error", "eth0 carrier_changes", "0000:4e:00.0
+// aer_fatal". Counters at zero are left out. The result is nil if sysfs is missing. Every user may
+// read the counters. root is the root directory of the machine's file system: "/".
 func LinkCounters(root string) map[string]int64 {
 	if _, err := os.Stat(filepath.Join(root, "sys/class/net")); err != nil {
 		return nil
@@ -69,13 +69,13 @@ func LinkCounters(root string) map[string]int64 {
 // isNVIDIA reports whether a PCI device is made by NVIDIA or Mellanox, such as a GPU, a switch or
 // an adapter.
 func isNVIDIA(device string) bool {
-	vendor, _ := ReadFile(filepath.Join(device, "vendor")) // without the file, it is not
+	vendor, _ := ReadFile(filepath.Join(device, "vendor")) // if the file is missing, the result is false
 	text := strings.TrimSpace(string(vendor))
 	return text == "0x10de" || text == "0x15b3"
 }
 
-// pcieErrors sums the PCI Express errors of a device. It leaves out unsupported requests, which
-// searching for devices causes on every device.
+// pcieErrors returns the sum of a device's PCI Express errors. It leaves out unsupported requests,
+// which the search for devices causes on every device.
 //
 // Source: Linux 6.8, Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats: "DLP 0".
 func pcieErrors(file string) (sum int64) {
@@ -90,19 +90,19 @@ func pcieErrors(file string) (sum int64) {
 }
 
 func glob(root, pattern string) []string {
-	found, _ := filepath.Glob(filepath.Join(root, pattern)) // the pattern is valid
+	found, _ := filepath.Glob(filepath.Join(root, pattern)) // never fails, because the pattern is valid
 	return found
 }
 
 func number(file string) int64 {
-	text, _ := ReadFile(file) // the file is missing if the driver does not count this
+	text, _ := ReadFile(file) // the file is missing if the driver does not have this counter
 	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	return n
 }
 
-// ReadFile is [os.ReadFile] for the small files in which a kernel reports something. Package os
-// registers every file for polling and asks for its length, which is more than half of the time for
-// such a file, and a node has hundreds of them.
+// ReadFile works like [os.ReadFile] for the small files of /proc and /sys. Package os registers
+// every file for polling and asks for its length. That takes more than half of the time for such a
+// file, and a node has hundreds of them.
 func ReadFile(path string) ([]byte, error) {
 	file, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
 	if err != nil {
@@ -124,7 +124,7 @@ func ReadFile(path string) ([]byte, error) {
 	}
 }
 
-// again repeats a call that a signal interrupts.
+// again repeats a call for as long as signals interrupt it.
 func again(call func() (int, error)) (n int, err error) {
 	for {
 		if n, err = call(); err != syscall.EINTR {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostsys contains what preflight needs from the machine it runs on: name resolution as in
-// the machine's C library ([Names]), and programs that end when preflight ends ([Child], [Run],
-// [Start]).
+// Package hostsys contains what preflight needs from the machine on which it runs. It resolves
+// names as the machine's C library does ([Names]), and runs programs that end when preflight ends
+// ([Child], [Run], [Start]).
 //
 // It knows nothing about nodes, launches and facts, and imports no other package of preflight.
 package hostsys
@@ -22,35 +22,35 @@ import (
 )
 
 const (
-	// lookupsAtOnce is the number of simultaneous lookups if each one sends packets. With a dead
-	// name server, all names then cost a few timeouts instead of one each.
+	// lookupsAtOnce is the number of simultaneous lookups if each lookup sends packets. With a dead
+	// name server, all lookups together then take a few timeouts instead of one timeout each.
 	lookupsAtOnce = 128
-	// childrenAtOnce is the same if each lookup starts a process.
+	// childrenAtOnce is the number of simultaneous lookups if each lookup starts a process.
 	childrenAtOnce = 8
 	// notFound is the exit status of getent(1) for a key that no source has.
 	notFound = 2
 )
 
-// Names resolves host names like getaddrinfo of this machine's C library, which ssh, torch and gloo
-// call. nsswitch.conf(5) defines where names come from.
+// Names resolves host names as getaddrinfo of this machine's C library does, which ssh, torch and
+// gloo call. nsswitch.conf(5) defines where names come from.
 //
-// Names that occur once in /etc/hosts are resolved from it. Names for which Go's resolver gives the
-// same answer (files and dns, combined as usual) are resolved with it. Everything else (sss, ldap,
-// resolve, an action in brackets) needs a program that is linked with the C library: getent(1). If
-// getent is missing or fails, Go's resolver is used.
+// Names that occur once in /etc/hosts are resolved from that file. Names for which Go's resolver
+// gives the same answer as the C library are resolved with Go's resolver (files and dns, combined
+// as usual). Everything else (sss, ldap, resolve, an action in brackets) needs getent(1), which is
+// linked with the C library. If getent is missing or fails, Go's resolver is used.
 //
-// A Names is safe for concurrent use and sees the files as they were when it was made.
+// A Names is safe for concurrent use. It uses the content that the files had when it was made.
 type Names struct {
-	Sources string      // the hosts line of nsswitch.conf with single blanks, "" for none
-	Hosts   []HostsLine // of /etc/hosts
+	Sources string      // the hosts line of nsswitch.conf with one space between words, "" for none
+	Hosts   []HostsLine // the lines of /etc/hosts
 
 	sources []source
-	byName  map[string][]HostsLine // lower-case name → its lines, one per address
+	byName  map[string][]HostsLine // maps a name in lower case to its lines, one per address
 	own     string                 // this machine's name
-	getent  string                 // its path, "" for none
+	getent  string                 // path of getent(1), "" if it is missing
 }
 
-// HostsLine is one line of /etc/hosts: an address and its names, the canonical name first.
+// HostsLine is one line of /etc/hosts: an address and its names, with the canonical name first.
 type HostsLine struct {
 	Address netip.Addr
 	Names   []string
@@ -59,15 +59,16 @@ type HostsLine struct {
 // source is one source of names and the actions in brackets after it.
 type source struct{ name, actions string }
 
-// NewNames reads how names are resolved on the machine whose files are below root, "" for this one.
-// A missing file is normal: musl has no nsswitch.conf, and a missing hosts file means no names.
+// NewNames reads how names are resolved on the machine whose files are below root, "" for this
+// machine. A missing file is normal: musl has no nsswitch.conf, and a missing hosts file means that
+// no names are defined there.
 func NewNames(root string) *Names {
 	nsswitch, _ := os.ReadFile(filepath.Join("/", root, "etc/nsswitch.conf"))
 	hosts, _ := os.ReadFile(filepath.Join("/", root, "etc/hosts"))
 	n := &Names{Hosts: parseHosts(string(hosts)), byName: map[string][]HostsLine{}}
 	n.Sources, n.sources = parseNSSwitch(string(nsswitch))
-	n.own, _ = os.Hostname()              // on an error, no name counts as our own
-	n.getent, _ = exec.LookPath("getent") // "" with an error
+	n.own, _ = os.Hostname()              // on an error, no name counts as this machine's
+	n.getent, _ = exec.LookPath("getent") // "" on an error
 	for _, line := range n.Hosts {
 		for _, name := range line.Names {
 			name = strings.ToLower(name)
@@ -89,9 +90,9 @@ func (n *Names) AtOnce() int {
 }
 
 // LookupNetIP returns the addresses of a name in getaddrinfo's order (RFC 6724), without
-// IPv4-mapped ones. network is "ip", "ip4" or "ip6". An address is returned unchanged. The error is
-// a [*net.DNSError] if the name is unknown or a name server failed, ctx's error if it ended first,
-// and otherwise getent's message.
+// IPv4-mapped IPv6 addresses. network is "ip", "ip4" or "ip6". If name is an address, LookupNetIP
+// returns that address. The error is a [*net.DNSError] if the name is unknown or a name server
+// failed. It is ctx's error if ctx ended first, and otherwise getent's message.
 func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.Addr, error) {
 	if address, err := netip.ParseAddr(name); err == nil {
 		return []netip.Addr{address}, nil
@@ -112,8 +113,8 @@ func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.
 	return addresses, err
 }
 
-// Canonical returns the canonical name of a name that has addresses, as "hostname -f" prints it;
-// name itself if it has no other.
+// Canonical returns the canonical name of a name that has addresses, as "hostname -f" prints it. It
+// returns the name itself if the name has no other canonical name.
 func (n *Names) Canonical(ctx context.Context, name string) string {
 	canonical := ""
 	if lines := n.inHosts(name); len(lines) == 1 {
@@ -129,9 +130,9 @@ func (n *Names) Canonical(ctx context.Context, name string) string {
 	return canonical
 }
 
-// inHosts returns the lines of /etc/hosts for a name, none unless nsswitch.conf asks that file
-// first and without actions. A name with several lines is left to getaddrinfo, which does not keep
-// their order.
+// inHosts returns the lines of /etc/hosts for a name. It returns none unless nsswitch.conf lists
+// that file first and without actions. A name with several lines is left to getaddrinfo, which does
+// not keep their order.
 func (n *Names) inHosts(name string) []HostsLine {
 	if len(n.sources) == 0 || n.sources[0] != (source{name: "files"}) {
 		return nil
@@ -140,8 +141,8 @@ func (n *Names) inHosts(name string) []HostsLine {
 }
 
 // goAgrees reports whether Go's resolver gives the same answer for a name as the C library. Two
-// modules answer only for a few names: myhostname for the machine itself (nss-myhostname(8)), mdns
-// for names below .local (RFC 6762, section 3).
+// modules answer only for a few names: myhostname for the machine itself (nss-myhostname(8)), and
+// mdns for names below .local (RFC 6762, section 3).
 func (n *Names) goAgrees(name string) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	for _, from := range n.sources {
@@ -163,8 +164,9 @@ func (n *Names) goAgrees(name string) bool {
 	return true
 }
 
-// goResolver returns Go's own resolver on Linux, which reads nsswitch.conf, hosts and resolv.conf;
-// plain knows when that is not enough. Other systems use their own library.
+// goResolver returns Go's own resolver on Linux, which reads nsswitch.conf, hosts and resolv.conf.
+// goAgrees knows when that is not enough. On other systems goResolver returns a resolver that uses
+// the system's library.
 func goResolver() *net.Resolver {
 	system := net.DefaultResolver
 	return &net.Resolver{PreferGo: system.PreferGo || runtime.GOOS == "linux", Dial: system.Dial}
@@ -178,13 +180,14 @@ func (n *Names) lookupGo(ctx context.Context, network, name string) ([]netip.Add
 	return addresses, err
 }
 
-// getentTrouble is the error of a getent that gave no answer.
+// getentTrouble is the error if getent gave no answer.
 type getentTrouble struct{ complaint string }
 
 func (t *getentTrouble) Error() string { return "getent: " + t.complaint }
 
-// askGetent asks the C library, whose modules only a program linked with it can load. It starts one
-// child per name, because with several names it could not tell which one had no answer.
+// askGetent asks the C library by running getent, because only a program linked with the library
+// can load its modules. It starts one child per name. With several names, a child could not tell
+// which name had no answer.
 func (n *Names) askGetent(ctx context.Context, network, name string) ([]netip.Addr, string, error) {
 	database := map[string]string{"ip": "ahosts", "ip4": "ahostsv4", "ip6": "ahostsv6"}[network]
 	stdout, stderr, err := Child{
@@ -208,8 +211,8 @@ func (n *Names) askGetent(ctx context.Context, network, name string) ([]netip.Ad
 	return addresses, canonical, nil
 }
 
-// parseAhosts reads the output of "getent ahosts NAME": one line per address and socket type, with
-// the canonical name on the first.
+// parseAhosts parses the output of "getent ahosts NAME". It has one line per address and socket
+// type, with the canonical name on the first line.
 //
 //	10.0.0.1        STREAM w1.example.org
 //	10.0.0.1        DGRAM

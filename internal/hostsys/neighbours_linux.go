@@ -14,18 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeighbourTable is one of the kernel's tables that map the addresses of its links to machines.
-// There is one for IPv4 and one for IPv6, each for all network namespaces of a machine together.
+// NeighbourTable is one of the kernel's neighbour tables, which map addresses on a link to
+// machines. There is one table for IPv4 and one for IPv6. Each contains the entries of all network
+// namespaces of a machine.
 type NeighbourTable struct {
 	Name string // arp_cache for IPv4, ndisc_cache for IPv6
-	// Thresholds are gc_thresh1 to gc_thresh3: the number of entries that are never removed, the
+	// Thresholds holds gc_thresh1 to gc_thresh3: the number of entries that are never removed, the
 	// number that is tolerated for five seconds, and the maximum.
 	Thresholds [3]int
-	// Entries counts all entries, also those that do not count towards the thresholds (see
+	// Entries counts all entries, including those that do not count towards the thresholds (see
 	// [Learned]).
 	Entries int
-	// Overflows is how often since boot the table had no space for a neighbour, nil if the kernel
-	// does not count that.
+	// Overflows is how often the table has had no space for a neighbour since boot. It is nil if
+	// the kernel does not count that.
 	Overflows *int64
 }
 
@@ -43,23 +44,23 @@ func TableOf(address netip.Addr) string {
 	return NDiscTable
 }
 
-// Learned counts the entries of this network namespace that count towards the thresholds, by table
-// and interface.
+// Learned counts the entries that count towards the thresholds, by table and interface. It covers
+// only this process's network namespace.
 type Learned map[string]map[string]int
 
 // NextHop is the machine on a local link to which a packet for an address is sent.
 type NextHop struct {
 	Address netip.Addr // the address itself, or that of a gateway
-	// Known means that the kernel has an entry for it, Unanswered that according to the entry no
-	// machine has answered for the address.
+	// Known means that the kernel has an entry for Address. Unanswered means that, according to the
+	// entry, no machine has answered for the address.
 	Known, Unanswered bool
 }
 
-// Layout of an RTM_GETNEIGHTBL message (include/uapi/linux/neighbour.h, Linux 6.18).
+// The layout of an RTM_GETNEIGHTBL message (include/uapi/linux/neighbour.h, Linux 6.18).
 const (
 	tableHeader  = 4 // struct ndtmsg
 	tableName    = 1 // NDTA_NAME
-	tableThresh1 = 2 // NDTA_THRESH1, followed by the other two
+	tableThresh1 = 2 // NDTA_THRESH1, followed by NDTA_THRESH2 and NDTA_THRESH3
 	tableConfig  = 5 // NDTA_CONFIG, a struct ndt_config
 	tableStats   = 7 // NDTA_STATS, a struct ndt_stats
 
@@ -67,10 +68,10 @@ const (
 	statsOverflows = 80 // offset of ndt_stats.ndts_table_fulls, which exists since Linux 4.3
 )
 
-// NeighbourTables returns the kernel's two tables.
+// NeighbourTables returns the kernel's two neighbour tables.
 //
 // Netlink reports them in every network namespace. /proc/sys/net/ipv4/neigh/default and
-// /proc/net/stat/arp_cache only exist in the first namespace, in which containers do not run.
+// /proc/net/stat/arp_cache exist only in the first namespace, in which containers do not run.
 // Source: neightbl_dump_info and neigh_proc_init in net/core/neighbour.c, arp_init in
 // net/ipv4/arp.c, Linux 6.18.
 func NeighbourTables() ([]NeighbourTable, error) {
@@ -89,8 +90,8 @@ func NeighbourTables() ([]NeighbourTable, error) {
 	return tables, nil
 }
 
-// parseTable reads the message about a table. isOne is false for messages with a table's settings
-// for an interface, which follow.
+// parseTable parses a message about a table. isOne is false for the messages that follow it, which
+// contain a table's settings for one interface.
 func parseTable(message []byte) (table NeighbourTable, isOne bool) {
 	if len(message) < tableHeader {
 		return table, false
@@ -116,8 +117,8 @@ func parseTable(message []byte) (table NeighbourTable, isOne bool) {
 	return table, isOne
 }
 
-// LearnedNeighbours counts the entries in the tables, without permanent entries and entries that
-// another program manages, as overlay networks do.
+// LearnedNeighbours counts the entries in the tables. It leaves out permanent entries and entries
+// that another program manages, as overlay networks do.
 //
 // Source: neigh_alloc and neigh_update_gc_list in net/core/neighbour.c, Linux 5.0 to 6.18. Before
 // 5.0 all entries counted.
@@ -128,7 +129,7 @@ func LearnedNeighbours() (Learned, error) {
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return nil, fmt.Errorf("neighbours: %w", err)
 		}
-		counted := map[int]int{} // by index of the interface
+		counted := map[int]int{} // number of entries by index of the interface
 		for _, entry := range entries {
 			if entry.State&netlink.NUD_PERMANENT == 0 && entry.Flags&netlink.NTF_EXT_LEARNED == 0 {
 				counted[entry.LinkIndex]++
@@ -136,7 +137,7 @@ func LearnedNeighbours() (Learned, error) {
 		}
 		learned[table] = map[string]int{}
 		for index, count := range counted {
-			name := fmt.Sprintf("interface %d", index) // the interface has disappeared
+			name := fmt.Sprintf("interface %d", index) // used if the interface has disappeared
 			if link, err := net.InterfaceByIndex(index); err == nil {
 				name = link.Name
 			}
@@ -147,7 +148,8 @@ func LearnedNeighbours() (Learned, error) {
 }
 
 // NextHopTo reads the next hop to an address from the routing and neighbour tables, without sending
-// a packet: over the interface by or, if it is "", over the interface that the kernel selects.
+// a packet. The route is over the interface by or, if by is "", over the interface that the kernel
+// selects.
 func NextHopTo(to netip.Addr, by string) (NextHop, error) {
 	to = to.Unmap()
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Oif: by})

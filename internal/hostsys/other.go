@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Functions that other systems than Linux do not support. Nodes run Linux.
+// The functions in this file are not supported on systems other than Linux. Nodes run Linux.
 
-// holder returns an empty Taken: the holder is unknown.
+// holder returns an empty Taken, because the holder is unknown.
 func holder(net.Conn) *Taken { return &Taken{} }
 
-// dieWithUs does nothing: a child can outlive us.
+// dieWithUs does nothing, so a child may outlive this process.
 func dieWithUs(*syscall.SysProcAttr) {}
 
-// NextHop is as on Linux.
+// NextHop has the fields of NextHop on Linux that other code uses.
 type NextHop struct{ Unanswered bool }
 
-// NextHopTo fails.
+// NextHopTo always fails.
 func NextHopTo(netip.Addr, string) (NextHop, error) {
 	return NextHop{}, errors.New("neighbours are known on Linux only")
 }

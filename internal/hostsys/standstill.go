@@ -10,30 +10,31 @@ import (
 )
 
 const (
-	// standTick is how often a standstill checks whether this process was stopped.
+	// standTick is the interval at which a standstill checks whether this process was stopped.
 	standTick = 250 * time.Millisecond
 	// standTime is how late a check must be to count as a standstill.
 	standTime = 2 * time.Second
-	// standPart limits, as a divisor of the late time, how long a stopped process can have wanted
-	// to run: before and after the stop. A process that only waits for processors wants to run all
+	// standPart limits how long a stopped process can have wanted to run before and after the stop:
+	// the late time divided by standPart. A process that only waits for processors wants to run all
 	// the time.
 	standPart = 4
 )
 
-// started is a reference time for systems without their own.
+// started is the reference time on systems without their own.
 var started = time.Now()
 
-// StoodStill is why the context of [Anew] ends if this process was stopped, or its machine slept or
-// was paused. All timeouts have then expired, although the peers may have answered in time.
+// StoodStill is the reason why the context of [Anew] ends if this process was stopped, or if its
+// machine slept or was paused. All timeouts have then expired, although the peers may have answered
+// in time.
 type StoodStill struct{ For time.Duration }
 
 func (s *StoodStill) Error() string {
 	return fmt.Sprintf("this machine stood still for %s", s.For.Round(100*time.Millisecond))
 }
 
-// Anew returns the result of work. It repeats work once if this machine stood still meanwhile,
-// because timeouts during a standstill mean nothing. stood holds the length of each standstill;
-// with two of them, the second one has affected the result.
+// Anew returns the result of work. It repeats work once if this machine stood still while work ran,
+// because timeouts during a standstill mean nothing. stood holds the length of each standstill. If
+// there are two, the second has affected the result.
 func Anew[T any](ctx context.Context, work func(context.Context) T) (result T, stood []*StoodStill) {
 	return anew(ctx, sinceBoot, work)
 }
@@ -54,7 +55,7 @@ func anew[T any](ctx context.Context, clock func() time.Duration, work func(cont
 	return result, stood
 }
 
-// standstill watches for times in which this process did not run.
+// standstill detects times in which this process did not run.
 type standstill struct {
 	ctx    context.Context // ends when this machine has stood still
 	cancel context.CancelCauseFunc
@@ -63,8 +64,8 @@ type standstill struct {
 	over   chan struct{}
 
 	mu     sync.Mutex
-	last   time.Duration // time of the last check, by the clock
-	awake  time.Duration // the same by Go's clock
+	last   time.Duration // time of the last check by clock
+	awake  time.Duration // time of the last check by Go's clock
 	active time.Duration // the value of active() at the last check
 	found  *StoodStill
 }
@@ -85,8 +86,8 @@ func watchStandstill(ctx context.Context, clock func() time.Duration) *standstil
 	return w
 }
 
-// look ends the work if this process stood still since the last check: the machine slept, during
-// which Go's clock stops, or the process was stopped, during which it did not even want to run.
+// look ends the work if this process stood still since the last check. Either the machine slept,
+// and Go's clock stopped. Or the process was stopped, and did not even want to run.
 func (w *standstill) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +104,7 @@ func (w *standstill) look() {
 	w.last, w.awake, w.active = w.clock(), time.Since(started), active // reading active takes time on a busy machine
 }
 
-// end makes the last check and stops watching.
+// end makes the last check and stops further checks.
 func (w *standstill) end() *StoodStill {
 	w.look()
 	w.ticks.Stop()

@@ -28,10 +28,11 @@ func sinceBoot() time.Duration {
 }
 
 // active returns how long the threads of this process have run or waited for a processor, in total
-// (Documentation/scheduler/sched-stats.rst). A kernel without CONFIG_SCHED_INFO counts neither.
-// Then it is unknown whether the process was stopped, and it counts as always active.
+// (Documentation/scheduler/sched-stats.rst). A kernel without CONFIG_SCHED_INFO counts neither
+// time. It is then unknown whether the process was stopped, and the process counts as always
+// active.
 func active() (all time.Duration) {
-	threads, _ := filepath.Glob("/proc/self/task/*/schedstat") // the pattern is well-formed
+	threads, _ := filepath.Glob("/proc/self/task/*/schedstat") // never fails, because the pattern is valid
 	for _, thread := range threads {
 		text, _ := ReadFile(thread) // empty if the thread has ended
 		for i, number := range strings.Fields(string(text)) {
@@ -55,7 +56,7 @@ func holder(call net.Conn) *Taken {
 		return &Taken{}
 	}
 	taken := &Taken{}
-	_ = raw.Control(func(fd uintptr) { // for an open socket of this family, the kernel always reports it
+	_ = raw.Control(func(fd uintptr) { // for an open socket of this family, the kernel always reports the peer
 		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
 			taken.PID, taken.UID = int(peer.Pid), int(peer.Uid)
 		}
@@ -64,7 +65,7 @@ func holder(call net.Conn) *Taken {
 }
 
 // EachMapped calls each with the inode of every file of a device that a process has mapped. process
-// is its directory in /proc.
+// is the process's directory in /proc.
 func EachMapped(process string, device uint64, each func(inode uint64)) error {
 	file, err := os.Open(filepath.Join(process, "maps"))
 	if err != nil {

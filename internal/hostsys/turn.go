@@ -14,7 +14,7 @@ import (
 
 // Taken is the error if another preflight holds the lock.
 type Taken struct {
-	PID int `json:"pid,omitempty"` // 0 if it cannot be seen from here
+	PID int `json:"pid,omitempty"` // ID of the process that holds the lock; 0 if this process cannot see it
 	UID int `json:"uid"`
 }
 
@@ -25,27 +25,28 @@ func (t *Taken) Error() string {
 	return fmt.Sprintf("taken by another preflight (pid %d, uid %d)", t.PID, t.UID)
 }
 
-// TurnAtThroughput is the lock for sending from a machine at full speed.
+// TurnAtThroughput is the lock for sending at full speed from a machine.
 const TurnAtThroughput = "throughput"
 
-// TurnAtMeasuring is the lock for a run in which all nodes send; the first node holds it.
+// TurnAtMeasuring is the lock for a run in which all nodes send data. The first node holds it.
 const TurnAtMeasuring = "measuring"
 
-// TurnAtPort returns the lock for listening on a TCP port, on all addresses.
+// TurnAtPort returns the lock for listening on a TCP port on all addresses.
 func TurnAtPort(port int) string { return "port/" + strconv.Itoa(port) }
 
-// Turn is a lock on something that only one preflight on a machine can use at a time.
+// Turn is a lock on a resource of a machine that only one preflight can use at a time.
 //
-// It is a listening socket of the abstract namespace (unix(7)) that accepts no connections. A name
-// exists once per network namespace, as with ports, for all users and containers there. The kernel
-// reports its holder. It ends with its process and leaves nothing in any file system.
+// It is a listening socket in the abstract namespace (unix(7)) that accepts no connections. As with
+// ports, a name exists once per network namespace, for all users and containers in that namespace.
+// The kernel reports the holder. The lock ends with its process and leaves nothing in any file
+// system.
 type Turn struct{ socket net.Listener }
 
-// retakeTime is the pause before another try if the lock was held but could not be waited for: it
-// was released in between, or too many processes wait for it.
+// retakeTime is the pause before another try if the lock was held but could not be waited for. Then
+// the lock was released in between, or too many processes wait for it.
 const retakeTime = 5 * time.Millisecond
 
-// TakeTurn waits for a lock until ctx ends; the error is then a *Taken. waited is 0 if the lock was
+// TakeTurn waits for a lock until ctx ends. The error is then a *Taken. waited is 0 if the lock was
 // free. If the machine does not allow such sockets, every process gets the lock.
 func TakeTurn(ctx context.Context, of string) (turn *Turn, waited time.Duration, err error) {
 	began := time.Now()
@@ -62,8 +63,8 @@ func TakeTurn(ctx context.Context, of string) (turn *Turn, waited time.Duration,
 	}
 }
 
-// TryTurn takes a lock, or returns its holder, without waiting. The holder can see that it was
-// asked for.
+// TryTurn takes a lock without waiting, or returns its holder. The holder can then see that another
+// process has asked for the lock.
 func TryTurn(of string) (*Turn, *Taken) {
 	socket, err := net.Listen("unix", turnName(of))
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -79,7 +80,7 @@ func (t *Turn) End() {
 	}
 }
 
-// WasAskedFor reports whether another preflight has asked for the lock meanwhile.
+// WasAskedFor reports whether another preflight has asked for the lock since this process took it.
 func (t *Turn) WasAskedFor() bool {
 	if t.socket == nil {
 		return false

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// watchTick is the interval of the watchdog.
+// watchTick is the interval at which the watchdog should run.
 const watchTick = 50 * time.Millisecond
 
-// watchdog adds up the delays of a goroutine that should run every watchTick. It is late if other
-// processes use the processors, if this process has too much to do, or if it was stopped.
+// watchdog adds up the delays of a goroutine that should run every watchTick. The goroutine is late
+// if other processes use the processors, if this process has too much to do, or if it was stopped.
 var watchdog struct {
 	mu    sync.Mutex
 	users int
 	end   chan struct{} // closed when the last user leaves
 	due   time.Time     // time of the next tick
-	late  time.Duration // total up to the last tick
+	late  time.Duration // total delay up to the last tick
 }
 
 // Watch keeps the watchdog running until the caller calls end.
@@ -50,7 +50,7 @@ func watch(end <-chan struct{}) {
 			return
 		case <-ticks.C:
 		}
-		runtime.Gosched() // otherwise Go's scheduler prefers the timer to a goroutine that has something to read
+		runtime.Gosched() // without it, Go's scheduler prefers the timer to a goroutine that has something to read
 		w.mu.Lock()
 		w.late += max(0, time.Since(w.due))
 		w.due = time.Now().Add(watchTick)
@@ -58,7 +58,8 @@ func watch(end <-chan struct{}) {
 	}
 }
 
-// Late returns the total delay of this process so far, as far as the watchdog was running.
+// Late returns the total delay of this process so far. It covers only the time in which the
+// watchdog was running.
 func Late() time.Duration {
 	w := &watchdog
 	w.mu.Lock()
@@ -69,10 +70,10 @@ func Late() time.Duration {
 	return w.late + max(0, time.Since(w.due))
 }
 
-// Wait is a period in which this process waits for another one.
+// Wait is a period in which this process waits for another process.
 type Wait struct {
 	began time.Time
-	late  time.Duration // total delay before it began
+	late  time.Duration // total delay before the wait began
 }
 
 // BeginWait returns a Wait that begins now.
@@ -82,10 +83,11 @@ func BeginWait() Wait { return Wait{time.Now(), Late()} }
 func (w Wait) Took() time.Duration { return time.Since(w.began) }
 
 const (
-	// busyPart is the part of a wait, as a divisor, that a process must be late to count as busy.
+	// busyPart sets how late a busy process must be at least during a wait: the length of the wait
+	// divided by busyPart.
 	busyPart = 4
-	// busyTime is the minimum delay of a busy process, because a short wait shows nothing about the
-	// time that others had.
+	// busyTime is the minimum delay of a busy process. A shorter delay shows nothing about the time
+	// that others had.
 	busyTime = 200 * time.Millisecond
 )
 
@@ -98,8 +100,9 @@ func (w Wait) Busy() time.Duration {
 	return 0
 }
 
-// Excuse returns why a missing answer proves nothing about the other side: this process was busy.
-// who is its machine, as the reader knows it. Excuse returns "" if the process had enough time.
+// Excuse returns a text that says why a missing answer proves nothing about the other side, because
+// this process was busy. who names this process's machine as the reader knows it. Excuse returns ""
+// if the process had enough time.
 func (w Wait) Excuse(who string) string {
 	late := w.Busy()
 	if late == 0 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lazyregexp compiles the regular expressions of package variables when they are first
-// used. An agent starts on every node in every run and uses few of its expressions; compiling all
-// of them took a fifth of its start. It is Go's own internal/lazyregexp (src/internal/lazyregexp,
-// Go 1.26) with the methods that preflight calls.
+// used. An agent starts on every node in every run and uses few of its expressions. Compiling all
+// of them took a fifth of the agent's start. The package is Go's own internal/lazyregexp
+// (src/internal/lazyregexp, Go 1.26) with the methods that preflight calls.
 //
-// It accepts only constant expressions; use regexp.Compile for others.
+// It accepts only constant expressions. Use regexp.Compile for others.
 package lazyregexp
 
 import (
@@ -21,7 +21,7 @@ type Regexp struct{ compiled func() *regexp.Regexp }
 // inTest makes tests compile all expressions at once, so that they find invalid ones.
 var inTest = len(os.Args) > 0 && strings.HasSuffix(os.Args[0], ".test")
 
-// New is regexp.MustCompile, but compiles later.
+// New works like regexp.MustCompile but compiles the expression when it is first used.
 func New(expression string) *Regexp {
 	r := &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })}
 	if inTest {

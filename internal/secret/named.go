@@ -9,8 +9,9 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// hideNamed hides what follows the name of a secret and "=" or ":" in an assignment, a query, JSON,
-// YAML or a header. In a sentence it hides only values that look like secrets.
+// hideNamed hides values of secrets. Such a value follows the name of a secret and "=" or ":" in an
+// assignment, a query, JSON, YAML or a header. In a sentence hideNamed hides only values that look
+// like secrets.
 func hideNamed(text string) string {
 	var out strings.Builder
 	done := 0
@@ -37,7 +38,7 @@ func hideNamed(text string) string {
 	return out.String() + text[done:]
 }
 
-// nameBefore returns the name at the end of a text, and whether it is quoted.
+// nameBefore returns the name at the end of a text, and whether the name is in quotes.
 func nameBefore(text string) (name string, quoted bool) {
 	text = strings.TrimRight(text, " \t:=")
 	bare := strings.TrimRight(strings.TrimRight(text, `]`), `"'\`)
@@ -60,18 +61,18 @@ func isAlnum(c byte) bool {
 
 type span struct{ from, to int }
 
-// valueAfter returns the part to hide of the value after a name and the sign at text[at], an empty
-// span if it is no secret.
+// valueAfter returns the part to hide of the value that follows a name and the sign at text[at]. It
+// returns an empty span if the value is no secret.
 func valueAfter(text string, at int, name string, quoted bool) (none span) {
 	from := at + 1
 	for from < len(text) && strings.IndexByte(" \t=:>", text[from]) >= 0 && !strings.HasPrefix(text[from:], "://") {
-		from++ // for ":=", "=>" and "::" too
+		from++ // skips the second sign of ":=", "=>" and "::"
 	}
 	rest := text[from:]
 	if rest == "" || strings.HasPrefix(rest, Hidden) || strings.HasPrefix(rest, "//") {
 		return none
 	}
-	sentence := text[at] == ':' && !quoted // or YAML
+	sentence := text[at] == ':' && !quoted // it may also be YAML
 	if sentence && (plainly(name) || !NamedThroughout(name)) {
 		return none
 	}
@@ -104,8 +105,8 @@ func valueAfter(text string, at int, name string, quoted bool) (none span) {
 	return span{from, from + end}
 }
 
-// complaints are words that follow a name if a sentence says something about it and does not give
-// its value.
+// complaints lists words that follow a name in a sentence that says something about the name and
+// does not give its value.
 var complaints = []string{
 	"the", "a", "an", "it", "this", "is", "are", "was", "has", "not", "no", "of", "in", "to", "for", "by", "must", "should", "cannot", "can", "could",
 	"extra", "input", "inputs", "field", "value", "key", "name", "type", "expected", "invalid", "missing", "required", "unknown", "unexpected",
@@ -121,7 +122,7 @@ func header(name string) bool {
 var scheme = lazyregexp.New(`(?i)^(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+\S`)
 
 // quotedValue returns the start and end of the text inside quotes. A backslash before the quotes
-// belongs to a text inside another text.
+// means that the quoted text is inside another quoted text.
 func quotedValue(text string) (from, to int, is bool) {
 	quote := text[:1]
 	if text[0] == '\\' && len(text) > 1 {
@@ -141,8 +142,9 @@ func quotedValue(text string) (from, to int, is bool) {
 	return len(quote), len(text), true
 }
 
-// valueEnd returns where an unquoted value ends: at a blank, a quote or the next parameter of an
-// address. Punctuation that closes the surrounding sentence is not part of it.
+// valueEnd returns where an unquoted value ends: at white space, at a quote or at the next
+// parameter of an address. Punctuation that closes the surrounding sentence is not part of the
+// value.
 func valueEnd(text string) int {
 	end := strings.IndexAny(text, " \t\r\n\"'`<>\\")
 	if end < 0 {
@@ -156,7 +158,7 @@ func valueEnd(text string) int {
 
 var parameter = lazyregexp.New(`[&?][\w.-]+=`)
 
-// noSecret reports whether a value cannot be a secret, whatever its name is.
+// noSecret reports whether a value cannot be a secret, whatever the value's name is.
 func noSecret(value string) bool {
 	switch strings.ToLower(value) {
 	case "", "true", "false", "null", "none", "yes", "no", "nil":
@@ -165,8 +167,8 @@ func noSecret(value string) bool {
 	return strings.Trim(value, "*xX.") == "" || strings.HasPrefix(value, Hidden)
 }
 
-// looksSecret reports whether a word of a sentence is not a natural word: it has letters of both
-// cases, digits or signs.
+// looksSecret reports whether a word of a sentence does not look like a natural word, because it
+// has letters of both cases, digits or signs.
 func looksSecret(value string) bool {
 	value = strings.TrimRight(value, ".,;:!?)")
 	if len(value) < shortest {
@@ -177,8 +179,8 @@ func looksSecret(value string) bool {
 	return lower && upper || strings.ContainsAny(value, "0123456789") || strings.ContainsAny(value, "!$%^*+~#")
 }
 
-// hideOptions hides the word after an option that names a secret, or after words that take one
-// without naming it: curl's user, sshpass's password, a line of netrc.
+// hideOptions hides the word after an option that names a secret. It also hides secrets that follow
+// certain words without a name: curl's user, sshpass's password, a line of netrc.
 func hideOptions(text string) string {
 	if strings.Contains(text, "-") && strings.ContainsAny(text, " \t\n") {
 		text = option.ReplaceAllStringFunc(text, func(found string) string {
@@ -203,8 +205,8 @@ func hideOptions(text string) string {
 	return text
 }
 
-// spokenAtEnd returns the length of a secret at the end of a text that follows words which take one
-// without naming it.
+// spokenAtEnd returns the length of a secret at the end of a text. The secret follows words that
+// take a secret without naming it.
 func spokenAtEnd(text string) int {
 	for _, spoken := range spoken {
 		if !strings.Contains(text, spoken.literal) {
@@ -224,7 +226,7 @@ func spokenAtEnd(text string) int {
 var option = lazyregexp.New(`(^|[^\w-])(--?[A-Za-z][\w.-]*)(\s+["']?)([^\s"'\-\\][^\s"'\\]*)`)
 
 // hidesNext reports whether the word after an option is the secret that the option names. A
-// placeholder in capitals, as in help texts, is not.
+// placeholder in capitals, as in help texts, is not a secret.
 func hidesNext(option, value string) bool {
 	placeholder := strings.ToUpper(value) == value && strings.Trim(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
 	switch {
@@ -244,7 +246,7 @@ var number = lazyregexp.New(`^[-+]?[0-9][0-9._]*(?:[eE][-+]?[0-9]+)?$`)
 var spoken = []struct {
 	literal string
 	pattern *lazyregexp.Regexp
-	any     bool // for any word
+	any     bool // the option hides any word after it
 }{
 	{"sshpass", lazyregexp.New(`(sshpass\s+(?:-[a-oq-z]\s+)*-p\s*["']?)([^\s"'\\]+)`), true},
 	{"login", lazyregexp.New(`(login\s+\S+\s+password\s+)([^\s"'\\]+)`), true},
@@ -252,8 +254,8 @@ var spoken = []struct {
 	{"asic ", lazyregexp.New(`([Bb]asic\s+)([\w+/=-]{8,})`), false},
 }
 
-// Arguments returns the words of a command without secrets, for reports, which are kept and shared.
-// The command that is started is not changed.
+// Arguments returns the words of a command without secrets. They are for reports, which are kept
+// and shared. The command that preflight starts is not changed.
 func Arguments(words []string) []string {
 	shown := slices.Clone(words)
 	for i, word := range words {
@@ -262,7 +264,7 @@ func Arguments(words []string) []string {
 			continue
 		}
 		shown[i] = hideWord(word)
-		const sentence = 5 // words: login NAME password WORD
+		const sentence = 5 // number of words in: login NAME password WORD
 		if spoken := spokenAtEnd(strings.Join(words[max(0, i-sentence+1):i+1], " ")); 0 < spoken && spoken <= len(word) {
 			shown[i] = word[:len(word)-spoken] + Hidden
 		}
@@ -271,14 +273,14 @@ func Arguments(words []string) []string {
 }
 
 // announces reports whether the next word is a secret: the value of an option, of a header, or of a
-// variable that MPICH's launchers take as two words.
+// variable that MPICH's launchers accept as two words.
 func announces(before []string, next string) bool {
 	name := before[len(before)-1]
 	if variable := len(before) > 1 && slices.Contains([]string{"-env", "-genv"}, before[len(before)-2]); variable {
 		return Named(name)
 	}
 	if header := strings.TrimRight(name, ":="); header != name && !strings.ContainsAny(header, "=:") && Named(header) {
-		return true // typed without quotes
+		return true // the header was typed without quotes
 	}
 	if !strings.HasPrefix(name, "-") || strings.ContainsAny(name, "=:") {
 		return false

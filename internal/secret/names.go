@@ -20,15 +20,15 @@ func Named(name string) bool {
 	return false
 }
 
-// NamedThroughout reports whether a name only belongs to secrets, by its last word: credentials,
-// but not key_of.
+// NamedThroughout reports whether the last word of a name belongs only to secrets. That is so for
+// credentials but not for key_of.
 func NamedThroughout(name string) bool {
 	words := nameWords(name)
 	return len(words) > 0 && secretAt(words, len(words)-1)
 }
 
-// nameWords returns the words of a name: "wandbApiKey" gives the same as "WANDB_API_KEY". It
-// returns none for the variables with a shell's directory.
+// nameWords returns the words of a name: "wandbApiKey" gives the same words as "WANDB_API_KEY". It
+// returns none for the variables that hold a shell's directory.
 func nameWords(name string) []string {
 	if name == "PWD" || name == "OLDPWD" {
 		return nil
@@ -46,8 +46,8 @@ func nameWords(name string) []string {
 }
 
 var (
-	// plainWords name secrets in configurations, but in a sentence they mean something else before
-	// a colon ("host key: …", "pass: 3").
+	// plainWords lists words that name secrets in configurations. Before a colon in a sentence they
+	// mean something else ("host key: …", "pass: 3").
 	plainWords  = []string{"key", "pass", "pat", "auth", "cred", "creds", "sig", "signature", "bearer"}
 	secretWords = []string{"pwd", "webhook", "webhooks", "jwt", "cookie", "cookies"}
 	endings     = []string{
@@ -55,12 +55,12 @@ var (
 		"apikey", "apikeys", "accesskey", "accesskeys", "secretkey", "secretkeys", "authkey", "accountkey", "privatekey", "sharedkey",
 		"authtokens", "accesstokens",
 	}
-	// openers are the words before keys and tokens that give access.
+	// openers lists the words before "key" or "token" that mark a key or token that gives access.
 	openers = []string{"access", "api", "auth", "private", "secret"}
 )
 
-// secretAt reports whether a word of a name names a secret. Tokens and keys alone are parts of a
-// model.
+// secretAt reports whether a word of a name names a secret. "token" and "key" alone do not, because
+// they also name parts of a model.
 func secretAt(words []string, i int) bool {
 	word := words[i]
 	if word == "keys" || word == "tokens" {
@@ -70,7 +70,7 @@ func secretAt(words []string, i int) bool {
 		slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(word, ending) })
 }
 
-// plainly reports whether a name is a plain word, which names no secret in a sentence.
+// plainly reports whether a name is a plain word. Such a name does not name a secret in a sentence.
 func plainly(name string) bool {
 	words := nameWords(name)
 	if len(words) == 0 || !slices.Contains(plainWords, words[len(words)-1]) {

@@ -9,7 +9,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// leastRandom is the minimum length of a random word. Shorter names and versions look random too.
+// leastRandom is the minimum length of a random word, because shorter names and versions look
+// random too.
 const leastRandom = 40
 
 // hideRandom hides words that look machine-generated.
@@ -35,8 +36,8 @@ func hideRandom(text string) string {
 
 func isBase64(c byte) bool { return isAlnum(c) || c == '+' || c == '/' || c == '_' || c == '-' }
 
-// words returns the parts of a path, and otherwise the whole: base64 has slashes too. It skips the
-// host of an address.
+// words returns the parts of a path. It returns any other text as a whole, because base64 has
+// slashes too. It skips the host of an address.
 func words(text string, from, to int) (all []span) {
 	if address, is := strings.CutPrefix(text[from:to], "//"); is {
 		from = to - len(address) + strings.IndexByte(address, '/') + 1
@@ -78,7 +79,8 @@ func random(before, word string) bool {
 
 var uuid = lazyregexp.New(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
 
-// characteristics counts the characters of a word by kind, and how often the kind changes.
+// characteristics counts the characters of a word by kind. turns counts how often the kind changes
+// from one character to the next.
 type characteristics struct{ lower, upper, digits, turns int }
 
 func makeup(text string) (made characteristics) {

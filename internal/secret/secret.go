@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package secret replaces possible secrets in a text by "…". It recognises them by their name
-// ("--pat", "X-Amz-Signature", "db_password"), by the form of known tokens (ghp_…, AKIA…, JSON Web
-// Tokens, private keys), and as words of 40 or more characters that look random.
+// Package secret replaces possible secrets in a text by "…". It recognises secrets in three ways:
+// by their name ("--pat", "X-Amz-Signature", "db_password"), by the form of known tokens (ghp_…,
+// AKIA…, JSON Web Tokens, private keys), and as words of 40 or more characters that look random.
 //
-// Collected text passes through it before it leaves a node, and everything that is kept or shown
-// passes through it again when it is written. A second pass changes nothing.
+// Collected text passes through the package before it leaves a node. Everything that is kept or
+// shown passes through it again when it is written. A second pass changes nothing.
 //
-// It does not hide what reports are read for, although it looks random: digests, commits,
-// fingerprints, UUIDs, serial numbers, paths and symbols. It knows no fields: the code that
-// collects a variable decides by its own list whether the variable may be sent.
+// The package does not hide digests, commits, fingerprints, UUIDs, serial numbers, paths and
+// symbols. They look random, but readers of reports need them. The package knows no fields: the
+// code that collects a variable decides by its own list whether the variable may be sent.
 package secret
 
 import (
@@ -18,10 +18,10 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Hidden replaces a possible secret.
+// Hidden is the text that replaces a possible secret.
 const Hidden = "…"
 
-// shortest is the minimum length of a text that is searched.
+// shortest is the minimum length of a text that is searched for secrets.
 const shortest = 4
 
 // Hide returns the text without possible secrets.
@@ -37,7 +37,7 @@ func Hide(text string) string {
 	return hideRandom(text)
 }
 
-// hideKeys hides the content of private keys, with line breaks or "\n".
+// hideKeys hides the content of private keys. Its lines may be separated by line breaks or by "\n".
 func hideKeys(text string) string {
 	if !strings.Contains(text, "PRIVATE KEY") {
 		return text
@@ -47,7 +47,8 @@ func hideKeys(text string) string {
 
 var privateKey = lazyregexp.New(`(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----).+?(-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|$)`)
 
-// HideUsers hides the user and password in every address of a text, because either may be a token.
+// HideUsers hides the user and password in every address of a text, because each of them may be a
+// token.
 func HideUsers(text string) string {
 	if !strings.Contains(text, "@") {
 		return text
@@ -56,7 +57,7 @@ func HideUsers(text string) string {
 	return userAndPassword.ReplaceAllStringFunc(text, func(found string) string {
 		at := strings.LastIndex(found, "@")
 		name, password, _ := strings.Cut(found[:at], ":")
-		if strings.Trim(password, "0123456789,-") == "" { // slots of a host: w1:0,1@w2
+		if strings.Trim(password, "0123456789,-") == "" { // the slots of a host, as in w1:0,1@w2, are not a password
 			return found
 		}
 		start := strings.TrimRightFunc(name, isNameRune)
@@ -66,6 +67,7 @@ func HideUsers(text string) string {
 
 var (
 	userInfo = lazyregexp.New(`//[^/?#\s"']+@`)
-	// Without a scheme there must be a name and a password, as proxies are given to nc.
+	// An address without a scheme must have a name and a password to match, as in the form in which
+	// nc gets proxies.
 	userAndPassword = lazyregexp.New(`(?:^|[\s"'=,(])[\w.+%-]+:[^\s"'/:]+@[\w.\[]`)
 )

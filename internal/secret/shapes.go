@@ -8,7 +8,7 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// The alphabets of tokens.
+// The character sets that tokens use.
 var (
 	hex    = alphabet("0123456789abcdefABCDEF")
 	base32 = alphabet("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
@@ -33,21 +33,21 @@ func (c *characters) and(more string) *characters {
 	return &both
 }
 
-// shape describes a kind of token: a prefix, which stays readable to identify the token, and a
+// shape describes a kind of token: its prefix, which stays readable to identify the token, and its
 // minimum number of characters.
 type shape struct {
 	prefix string
 	of     *characters
 	least  int
-	wordy  bool // natural words begin like this too: it is a token only with digits, or capitals inside
+	wordy  bool // natural words may begin with the prefix too, so a token must have digits, or capitals inside
 }
 
-// shapes are the tokens with a known prefix.
+// shapes lists the tokens with a known prefix.
 //
 // Source: the rules of gitleaks (gitleaks/gitleaks, commit b58d3f1, config/gitleaks.toml), with
 // lengths rounded down, because a slightly shorter token should be hidden too.
 var shapes = []shape{
-	// Hosts of code and artifacts.
+	// Tokens of code and artifact hosts.
 	{"ghp_", alnum, 20, false}, {"gho_", alnum, 20, false}, {"ghu_", alnum, 20, false}, {"ghs_", alnum, 20, false}, {"ghr_", alnum, 20, false},
 	{"github_pat_", word, 22, false},
 	{"glpat-", dotted, 18, false}, {"gldt-", word, 18, false}, {"glcbt-", word, 18, false}, {"glptt-", hex, 32, false}, {"glft-", word, 18, false},
@@ -58,7 +58,7 @@ var shapes = []shape{
 	{"dckr_pat_", word, 20, false}, {"dckr_oat_", word, 20, false}, {"AKCp", alnum, 60, false}, {"cmVmd", alnum, 55, false},
 	{"sgp_", word, 30, false}, {"squ_", alnum, 36, false}, {"sqp_", alnum, 36, false}, {"sqa_", alnum, 36, false},
 	{"bkua_", hex, 32, false}, {"CCIPAT_", word, 30, false}, {"cio", alnum, 32, true},
-	// Clouds.
+	// Tokens of clouds.
 	{"AKIA", base32, 16, false}, {"ASIA", base32, 16, false}, {"ABIA", base32, 16, false}, {"ACCA", base32, 16, false}, {"ABSK", b64, 80, false},
 	{"bedrock-api-key-", b64, 20, false},
 	{"AIza", word, 30, false}, {"GOCSPX-", word, 20, false}, {"ya29.", dotted, 30, false}, {"1//0", word, 30, false},
@@ -70,13 +70,13 @@ var shapes = []shape{
 	{"hvs.", word, 20, false}, {"hvb.", word, 40, false}, {"hvr.", word, 20, false}, {"s.", alnum, 24, true},
 	{"pul-", hex, 32, false}, {"ico-", alnum, 32, true}, {"dp.pt.", alnum, 36, false}, {"dp.st.", dotted, 36, false}, {"tskey-", word, 20, false},
 	{"dnkey-", b64, 40, false}, {"ops_eyJ", b64, 40, false}, {"AGE-SECRET-KEY-1", alnum, 40, false}, {"PMAK-", word, 40, false},
-	// Models and data sets.
+	// Tokens of services for models and data sets.
 	{"hf_", alnum, 30, false}, {"api_org_", alnum, 30, false}, {"sk-", word, 20, true}, {"pk-lf-", word, 30, false}, {"sess-", alnum, 32, false},
 	{"gsk_", alnum, 40, false}, {"xai-", alnum, 40, false}, {"pplx-", alnum, 40, false}, {"r8_", alnum, 30, false}, {"nvapi-", word, 40, false},
 	{"tgp_v1_", word, 30, false}, {"fw_", alnum, 22, true}, {"esecret_", alnum, 20, false}, {"wandb_v1_", word, 30, false}, {"local-", hex, 40, false},
 	{"lsv2_pt_", word, 30, false}, {"lsv2_sk_", word, 30, false}, {"ls__", alnum, 30, false}, {"pcsk_", word, 30, false}, {"jina_", alnum, 40, false},
 	{"dapi", hex, 32, false}, {"KGAT_", hex, 30, false}, {"rpa_", alnum, 40, false}, {"pnu_", alnum, 30, false}, {"astro", word, 60, true}, {"csk-", alnum, 40, false},
-	// Messaging and payment.
+	// Tokens of messaging and payment services.
 	{"xoxb-", word, 18, false}, {"xoxp-", word, 18, false}, {"xoxa-", word, 8, true}, {"xoxr-", word, 8, true}, {"xoxs-", word, 18, false}, {"xoxo-", word, 18, false},
 	{"xoxe-", word, 18, false}, {"xoxe.xox", word, 30, false}, {"xapp-", word, 18, false}, {"SG.", dotted, 50, false}, {"xkeysib-", word, 60, false},
 	{"key-", hex, 32, false}, {"SK", hex, 32, false}, {"sk_live_", alnum, 10, false}, {"sk_test_", alnum, 10, false}, {"sk_prod_", alnum, 10, false},
@@ -85,7 +85,7 @@ var shapes = []shape{
 	{"shpat_", hex, 30, false}, {"shpca_", hex, 30, false}, {"shppa_", hex, 30, false}, {"shpss_", hex, 30, false}, {"shippo_live_", hex, 36, false}, {"shippo_test_", hex, 36, false},
 	{"FLWSECK_TEST-", word, 12, false}, {"FLWSECK-", word, 12, false}, {"EZAK", alnum, 50, false}, {"EZTK", alnum, 50, false},
 	{"duffel_live_", b64, 36, false}, {"duffel_test_", b64, 36, false}, {"access-production-", word, 36, false}, {"access-sandbox-", word, 36, false},
-	// Monitoring, planning and writing.
+	// Tokens of services for monitoring, planning and writing.
 	{"glc_", b64, 32, false}, {"glsa_", word, 32, false}, {"NRAK-", alnum, 24, false}, {"NRII-", word, 30, false}, {"NRJS-", hex, 16, false}, {"NRRA-", alnum, 30, false},
 	{"sntrys_", b64, 40, false}, {"sntryu_", hex, 40, false}, {"dt0c01.", dotted, 60, false}, {"dt0s16.", dotted, 60, false},
 	{"lin_api_", alnum, 36, false}, {"ntn_", alnum, 40, false}, {"secret_", alnum, 40, false}, {"figd_", word, 30, false}, {"tfp_", dotted, 50, false},
@@ -94,7 +94,7 @@ var shapes = []shape{
 	{"AAAAAAAAAAAAAAAAAAAAAA", dotted, 60, false}, {"dsapi_", alnum, 30, false}, {"phx_", alnum, 30, false}, {"phc_", alnum, 30, false},
 }
 
-// byFirst holds the shapes by the first byte of their prefix.
+// byFirst lists the shapes for each possible first byte of their prefix.
 var byFirst = func() (first [256][]shape) {
 	for _, s := range shapes {
 		first[s.prefix[0]] = append(first[s.prefix[0]], s)
@@ -150,8 +150,8 @@ func token(text string) (length, body int) {
 
 const shortestMade = 24
 
-// made are tokens without a prefix of their own. Each contains a literal by which it is found. The
-// match of the first group stays readable.
+// made lists tokens without a prefix of their own. Each contains a literal by which it is found.
+// The text that the first group matches stays readable.
 //
 // Source: as for shapes, and RFC 7519 for JSON Web Tokens.
 var made = []struct {
@@ -173,8 +173,8 @@ var made = []struct {
 	{"webhook.office.com", lazyregexp.New(`(webhook\.office\.com/)[^\s"'\\…]+`)},
 }
 
-// holdsToken reports whether a text without signs may contain a token, because it has a word that
-// is long enough.
+// holdsToken reports whether a text without signs may contain a token, because it contains a word
+// that is long enough.
 func holdsToken(text string) bool {
 	run := 0
 	for i := range len(text) {

@@ -12,14 +12,14 @@ import (
 )
 
 // Within hides secrets in every text of a value, including values that it points to and the keys of
-// its maps. In a struct with a Name and a Value, the Name decides. The caller must own the whole
-// value.
+// its maps. If a struct has the fields Name and Value, the Name decides whether the Value is a
+// secret. The caller must own the whole value.
 func Within[Value any](value *Value) {
 	w := walk{}
 	w.within(reflect.ValueOf(value).Elem())
 }
 
-// walk records visited values, so that shared ones are searched once.
+// walk records visited values, so that a shared value is searched only once.
 type walk map[visit]bool
 
 type visit struct {
@@ -119,7 +119,7 @@ func HideJSON(text []byte) []byte {
 			}
 		}
 		if i >= len(text) {
-			break // not JSON
+			break // the text is not JSON
 		}
 		plain := string(text[from+1 : i])
 		if strings.Contains(plain, `\`) && json.Unmarshal(text[from:i+1], &plain) != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package text turns values into words that people read or paste: quoted, escaped, counted or
-// listed.
+// Package text turns values into text that people read or paste. It quotes, escapes, counts and
+// lists values.
 package text
 
 import (
@@ -19,14 +19,15 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Nearest returns the word with the smallest number of missing, added or changed letters, the first
-// of several; "" if none is within most changes.
+// Nearest returns the word that differs from the given word by the fewest missing, added or changed
+// letters. Of several equally near words it returns the first. It returns "" if none is within most
+// changes.
 func Nearest(word string, among []string, most int) string {
 	nearest, least := "", most+1
 	size := utf8.RuneCountInString(word)
 	for _, other := range among {
 		if apart := size - utf8.RuneCountInString(other); max(apart, -apart) >= least {
-			continue // the lengths alone differ too much
+			continue // the difference between the lengths alone is too large
 		}
 		if d := levenshtein.ComputeDistance(word, other); d < least {
 			nearest, least = other, d
@@ -35,9 +36,9 @@ func Nearest(word string, among []string, most int) string {
 	return nearest
 }
 
-// Meant returns the word that an unknown word was likely meant to be, "" if none is near.
-// About one letter in three may be wrong. Of a word with less than five letters two may be wrong
-// if the first one is right: "sey" may be "says", but "foo" is not "job".
+// Meant returns the known word that the user likely meant with an unknown word, "" if none is near.
+// About one letter in three may be wrong. In a word with fewer than five letters, two letters may
+// be wrong if the first one is right: "sey" may be "says", but "foo" is not "job".
 func Meant(word string, among []string) string {
 	word = strings.ToLower(word)
 	if near := Nearest(word, among, min(1, len(word)-1)); near != "" {
@@ -49,7 +50,8 @@ func Meant(word string, among []string) string {
 	return Nearest(word, among, min(max(2, len(word)/3), len(word)-1))
 }
 
-// DidYouMean returns the question "did you mean" for a word, as the end of a sentence; "" for none.
+// DidYouMean returns the question "did you mean" for a word, as the end of a sentence. It returns
+// "" if the word is "".
 func DidYouMean(near string) string {
 	if near == "" {
 		return ""
@@ -64,7 +66,8 @@ func List(parts []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Some returns the first names and the number of the rest: "w1, w2 and 7 more".
+// Some returns the first names, at most most of them, and the number of the others: "w1, w2 and 7
+// more".
 func Some(names []string, most int) string {
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
@@ -83,7 +86,7 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Quote quotes a word for pasting into a POSIX shell.
+// Quote quotes a word so that it can be pasted into a POSIX shell.
 func Quote(word string) string {
 	if IsPlain(word) {
 		return word
@@ -91,8 +94,8 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// IsPlain reports whether a shell leaves the word unchanged, however often it is parsed. Text that
-// goes through ssh is parsed on both machines.
+// IsPlain reports whether a shell leaves the word unchanged, however often it is parsed. A word
+// that goes through ssh is parsed on both machines.
 func IsPlain(word string) bool {
 	special := func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -132,23 +135,24 @@ func GroupBy[K comparable, V any](values []V, key func(V) K) (groups []Group[K, 
 }
 
 // markCommand matches the start of a command that CI runners obey wherever a step prints it:
-// GitHub's ##[NAME], Azure's ##vso[NAME] and TeamCity's ##teamcity[NAME]. A package's version could
-// otherwise turn off the rest of a log.
+// GitHub's ##[NAME], Azure's ##vso[NAME] and TeamCity's ##teamcity[NAME]. Without escaping, the
+// version text of a package could turn off the rest of a log.
 //
 // Source: actions/runner, commit 079cdb1, src/Runner.Common/ActionCommand.cs, TryParse; Azure
 // Pipelines, "Logging commands"; TeamCity, "Service Messages".
 var markCommand = lazyregexp.New(`##(\w*\[)`)
 
-// Escape makes text from a node harmless on a terminal. Control characters and the invisible ones
-// that reorder or hide text become \x1b or \u202e, and the first character of a CI runner's command
-// becomes \x23. A line break or a tab becomes a blank: a caller that wants lines splits them first.
+// Escape makes text from a node harmless on a terminal. Control characters, and invisible
+// characters that reorder or hide text, become \x1b or \u202e. The first character of a CI runner's
+// command becomes \x23. A line break or a tab becomes a space, so a caller that needs lines splits
+// them first.
 func Escape(text string) string {
 	var out strings.Builder
 	for _, r := range text {
 		switch {
 		case r == unicode.ReplacementChar, unicode.IsPrint(r):
 			out.WriteRune(r)
-		case r == '\t', r == '\n': // callers that need lines have split them
+		case r == '\t', r == '\n': // callers that need lines have already split them
 			out.WriteByte(' ')
 		case r < 0x100:
 			fmt.Fprintf(&out, `\x%02x`, r)
@@ -163,8 +167,8 @@ func Escape(text string) string {
 }
 
 // Duration returns seconds in the usual unit for their size: "840 µs", "3.4 ms", "1.7 s", "30 min".
-// Uptimes are in hours or days, because those say more than a number of six digits. counted.js of
-// the HTML report has the same rules.
+// Uptimes are in hours or days, because a number of six digits says less. counted.js of the HTML
+// report has the same rules.
 func Duration(seconds float64) string {
 	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
 	switch long := math.Abs(seconds); {
@@ -185,7 +189,7 @@ func Duration(seconds float64) string {
 	}
 }
 
-// brief returns a number with one decimal, and without decimals from 10 on.
+// brief returns a number with one decimal, from 10 on without decimals.
 func brief(number float64) string {
 	if math.Abs(number) < 9.95 {
 		return strconv.FormatFloat(math.Round(number*10)/10, 'f', -1, 64)
