@@ -132,7 +132,7 @@ func distinct(hosts []Host) ([]Host, error) {
 // SlurmSlots returns the value that [FromSlurm] needs as perNode. That is the number of the job's
 // GPUs on each node. If the ranks use the CPU or the job has no GPUs, it is the number of tasks. If
 // the job requested a total number of GPUs, Slurm may spread them unevenly. SlurmSlots then uses
-// this node's number of GPUs only if all nodes with this number add up to that total.
+// the number of GPUs on this node only if that number times the number of nodes is the total.
 //
 // Source: salloc(1) and sbatch(1), 22.05, OUTPUT ENVIRONMENT VARIABLES, and jobs of that release.
 // With --gpus-per-node, salloc and sbatch set SLURM_GPUS_PER_NODE. With --gres=gpu:N, which counts

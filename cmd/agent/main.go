@@ -16,7 +16,7 @@ import (
 
 func main() {
 	args := os.Args[1:]
-	if len(args) > 0 && args[0] == "agent" { // as preflight itself is called if it is its own agent
+	if len(args) > 0 && args[0] == "agent" { // the words with which preflight itself is started if it is its own agent
 		args = args[1:]
 	}
 	os.Exit(agent.Main(args))

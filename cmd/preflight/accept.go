@@ -26,10 +26,10 @@ import (
 	"preflight/report"
 )
 
-// acceptance holds which changes go into a baseline, and from which run they come.
+// acceptance says which changes go into a baseline, and which run they come from.
 type acceptance struct {
 	names  []string // facts and topics
-	from   string   // a saved run; "" to look at the nodes now
+	from   string   // path of a saved run; "" means that preflight checks the nodes now
 	dryRun bool
 }
 
@@ -40,7 +40,7 @@ func (a *acceptance) flags(cmd *cobra.Command) {
 	flags.BoolVar(&a.dryRun, "dry-run", false, "with --accept: show the changes, but write nothing")
 }
 
-// accepting runs `preflight snapshot --accept`: it takes single changes into a baseline.
+// accepting runs `preflight snapshot --accept`, which adds single changes to a baseline.
 func accepting(cmd *cobra.Command, config Config, command []string, a acceptance) error {
 	scopes, err := scopesOf(a.names)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c Config) accepts() (outputs.Output, error) {
 	return all[0], nil
 }
 
-// laterRun returns the run that shows the changes: the saved one, or a new look at the nodes.
+// laterRun returns the run that shows the changes: the saved run, or a new one if from is "".
 func (c Config) laterRun(cmd *cobra.Command, command []string, from string) (checks.Report, error) {
 	if from != "" {
 		saved, err := readReport(from)
@@ -162,12 +162,12 @@ func (c Config) onlyHosts(saved *checks.Report) error {
 		}
 	}
 	saved.Nodes = slices.DeleteFunc(saved.Nodes, func(node facts.Node) bool { return !hasHost(hosts, node.Name) })
-	saved.Launch.HostsFile = "" // else drift would miss the removed nodes
+	saved.Launch.HostsFile = "" // otherwise drift would miss the removed nodes
 	return nil
 }
 
-// selectChanges returns the changes that the scopes cover. A scope without a change is an error,
-// and then no change is accepted, not even those of the other scopes.
+// selectChanges returns the changes that the scopes cover. If a scope covers no change,
+// selectChanges returns an error, and no change of any scope is accepted.
 func selectChanges(changes []checks.Change, scopes []agreement.Scope, file string) (wanted []checks.Change, err error) {
 	var names []string
 	for _, c := range changes {
@@ -190,7 +190,7 @@ func selectChanges(changes []checks.Change, scopes []agreement.Scope, file strin
 	}), nil
 }
 
-// difference returns the changes that a baseline has taken, and those that are left.
+// difference returns the changes that a baseline now includes, and the changes that are left.
 func (c Config) difference(was checks.Baseline, text []byte, later checks.Report) (taken []checks.Change, left report.Changed, err error) {
 	now, err := report.Read(bytes.NewReader(text))
 	if err != nil {

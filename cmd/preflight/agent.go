@@ -18,8 +18,8 @@ import (
 	"preflight/remote/meet"
 )
 
-// tokenVariable holds the token that the agents and preflight share, if no file does. On a command
-// line, every user of the machine could read it.
+// tokenVariable names the variable with the token that the agents and preflight share. It is used
+// if no file has the token. A token on a command line could be read by every user of the machine.
 const tokenVariable = "PREFLIGHT_MEET_TOKEN"
 
 // meetToken returns the token from a file, or from the environment. It removes the variable, so
@@ -41,11 +41,11 @@ func meetToken(file string) (string, error) {
 	return token, meet.Checked(token)
 }
 
-// callInterval is the time between two calls to a preflight that does not listen yet.
+// callInterval is the time between two attempts to connect to a preflight that does not listen yet.
 const callInterval = time.Second
 
-// agentCommand is the agent of --via meet, which connects to preflight by itself. run starts all
-// other agents without cobra.
+// agentCommand returns the command for the agent of --via meet, which connects to preflight by
+// itself. run starts all other agents without cobra.
 func agentCommand() *cobra.Command {
 	var address, node, file string
 	var patience time.Duration
@@ -94,8 +94,8 @@ or could not run.`,
 	return cmd
 }
 
-// call connects to preflight and returns its verdict. It repeats the call only while nothing
-// listens there; it never repeats a call that got a connection.
+// call connects to preflight and returns its verdict. It tries again only while nothing listens at
+// the address. It never repeats a call after a connection was made.
 func call(ctx context.Context, address, node, token string, patience time.Duration) (meet.Verdict, error) {
 	enough := time.After(patience)
 	for announced := false; ; announced = true {

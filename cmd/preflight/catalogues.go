@@ -19,8 +19,8 @@ import (
 	"preflight/report"
 )
 
-// documenting makes a command print a catalogue in one of the formats: one entry if an ID is given,
-// else all entries.
+// documenting makes a command print a catalogue in one of the formats. If an ID is given, the
+// command prints that entry, otherwise all entries.
 func documenting(cmd *cobra.Command, ids func() []cobra.Completion, print func(format string, id []string, style report.Style) error, formats ...string) *cobra.Command {
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return ids(), cobra.ShellCompDirectiveNoFileComp

@@ -48,13 +48,14 @@ func cleanCommand() *cobra.Command {
 	return cmd
 }
 
-// showOnly hides the other flags of a command. They describe a launch. The command accepts them, so
-// that a user can reuse the command line of a run, but ignores them.
+// showOnly hides all flags of a command except the named ones. The hidden flags describe a launch.
+// The command accepts them, so that a user can reuse the command line of a run, but ignores them.
 func showOnly(cmd *cobra.Command, names ...string) {
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(names, flag.Name) })
 }
 
-// cleanAll cleans every node. It returns, in hostfile order, what it removed and what went wrong.
+// cleanAll cleans every node. It returns what it removed and what went wrong, both in hostfile
+// order.
 func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures []error) {
 	lines = make([]string, len(job.Plan.Prediction.Hosts))
 	failures = make([]error, len(lines))

@@ -22,7 +22,7 @@ import (
 	"preflight/report/formats"
 )
 
-// The values of flags with a fixed choice.
+// The allowed values of flags with a fixed choice.
 var (
 	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
 	accelerators    = []string{"auto", "cuda", "cpu"}
@@ -30,19 +30,21 @@ var (
 	plainFormats    = []string{"text", "json"} // formats of commands that do not check a fleet
 )
 
-// The values of --smoke if the flag is missing, and if it names no engine.
+// smokeNone is the value of --smoke if the flag is missing. smokeAuto is its value if the flag
+// names no engine.
 const smokeNone, smokeAuto = "none", "auto"
 
-// formatFlag adds --format to a command that prints these formats. The first one is the default.
+// formatFlag adds --format to a command that prints the named formats. The first format is the
+// default.
 func formatFlag(cmd *cobra.Command, names ...string) {
 	cmd.Flags().String("format", names[0], "print "+orList(names))
 	cmd.Flag("format").Annotations = map[string][]string{formatsKey: names}
 	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic("preflight: " + err.Error()) // registered twice
+		panic("preflight: " + err.Error()) // the flag was registered twice
 	}
 }
 
-// orList joins words: "text, json or markdown".
+// orList joins words in a list: "text, json or markdown".
 func orList(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
@@ -51,14 +53,14 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// writesReports reports whether a command writes runs in every format. Only for such a command do
-// the outputs in the configuration file and in the environment apply.
+// writesReports reports whether a command writes runs in every format. The outputs in the
+// configuration file and in the environment apply only to such commands.
 func writesReports(cmd *cobra.Command) bool {
 	return slices.Contains([]string{"preflight", "judge", "demo"}, cmd.Name())
 }
 
-// completeFlags sets the completion of every flag of a command: the values of a fixed choice, and
-// files only for flags that take a file.
+// completeFlags sets the completion of every flag of a command. A flag with a fixed choice
+// completes its values, and only a flag that takes a file completes files.
 func completeFlags(cmd *cobra.Command) {
 	known := rules()
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
@@ -76,15 +78,15 @@ func completeFlags(cmd *cobra.Command) {
 			complete = cobra.NoFileCompletions
 		}
 		if err := cmd.RegisterFlagCompletionFunc(flag.Name, complete); err != nil {
-			panic("preflight: " + err.Error()) // registered twice
+			panic("preflight: " + err.Error()) // the flag was registered twice
 		}
 	})
 }
 
-// otherPaths are the flags that take a file but are not settings, or do not always take a file.
+// otherPaths lists the flags that take a file but are not settings, or do not always take a file.
 var otherPaths = []string{"from", "python"}
 
-// completions holds the completion of flags that have many values.
+// completions maps flags that have many values to their completion functions.
 var completions = map[string]cobra.CompletionFunc{
 	"hosts":         completeHosts(","),
 	"include":       completeHosts("@"),
@@ -108,9 +110,9 @@ func checkIDs() []cobra.Completion {
 	return ids
 }
 
-// completeLast completes the last of several values with one that is not there yet. After a
-// separator it gives no descriptions: bash quotes commas, and then cobra's script finds no
-// described value.
+// completeLast completes the last of several values with a value that is not in the list yet. After
+// a separator it gives no descriptions, because bash quotes commas, and cobra's script then finds
+// no value with a description.
 func completeLast(typed, separator string, all []cobra.Completion) (values []cobra.Completion) {
 	before := typed[:strings.LastIndex(typed, separator)+1]
 	named := strings.Split(before, separator)
@@ -130,7 +132,7 @@ func completeCheckList(_ *cobra.Command, _ []string, typed string) ([]cobra.Comp
 	return completeLast(typed, ",", checkIDs()), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeFacts completes what --accept takes: facts, and topics that stand for several facts.
+// completeFacts completes the values of --accept: facts, and topics that stand for several facts.
 func completeFacts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	names := agreement.TopicNames()
 	for _, fact := range agreement.Stateable() {
@@ -139,7 +141,8 @@ func completeFacts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completi
 	return completeLast(typed, ",", names), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeHosts completes a list of hosts with the hosts that a launch from here would use.
+// completeHosts completes a list of hosts with the hosts that a launch from this directory would
+// use.
 func completeHosts(separator string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return completeLast(typed, separator, hostsHere(cmd)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
@@ -168,8 +171,8 @@ func completeEndpoint(cmd *cobra.Command, args []string, _ string) (endpoints []
 	return endpoints, cobra.ShellCompDirectiveNoFileComp
 }
 
-// hostsHere returns the hosts of the hostfile on the command line, else of the Slurm job, else of
-// the nearest hostfile.
+// hostsHere returns the hosts of the hostfile that the command line names. Otherwise it returns the
+// hosts of the Slurm job, or else of the nearest hostfile.
 func hostsHere(cmd *cobra.Command) (names []string) {
 	named := ""
 	if flag := cmd.Flag("hostfile"); flag != nil {
@@ -188,7 +191,8 @@ func hostsHere(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// completeOutputs completes the format of FORMAT=FILE. If none fits, the shell completes a file.
+// completeOutputs completes the format of FORMAT=FILE. If no format fits, the shell completes a
+// file.
 func completeOutputs(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var pairs []cobra.Completion
 	for _, format := range formats.Names() {

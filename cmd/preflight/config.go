@@ -29,9 +29,9 @@ import (
 	"preflight/remote/srun"
 )
 
-// Config holds all settings. The order of precedence is flags, PREFLIGHT_* variables,
-// preflight.yaml. Names that may hold dots or capitals (hosts, environment variables) are values,
-// never keys, because viper lower-cases keys and splits them at dots.
+// Config holds all settings. Flags override PREFLIGHT_* variables, which override preflight.yaml.
+// Names that may contain dots or capitals (hosts, environment variables) are values, never keys,
+// because viper lower-cases keys and splits them at dots.
 type Config struct {
 	Hostfile    string        `mapstructure:"hostfile"`
 	Hosts       string        `mapstructure:"hosts"`
@@ -55,10 +55,10 @@ type Config struct {
 	DryRun      bool          `mapstructure:"dry_run"`
 	WriteEnv    string        `mapstructure:"write_env"`
 	Format      string        `mapstructure:"format"`
-	Output      []string      `mapstructure:"output"`     // read by outputs
-	GoodHosts   string        `mapstructure:"good_hosts"` // a file
-	BadHosts    string        `mapstructure:"bad_hosts"`  // a file
-	Baseline    string        `mapstructure:"baseline"`   // a file
+	Output      []string      `mapstructure:"output"`     // the method outputs reads it
+	GoodHosts   string        `mapstructure:"good_hosts"` // path of a file
+	BadHosts    string        `mapstructure:"bad_hosts"`  // path of a file
+	Baseline    string        `mapstructure:"baseline"`   // path of a file
 	Only        []string      `mapstructure:"only"`
 	Skip        []string      `mapstructure:"skip"`
 	Strict      bool          `mapstructure:"strict"`
@@ -84,7 +84,7 @@ type Config struct {
 
 	SHMHeadroom string        `mapstructure:"shm_headroom"` // "256MiB"
 	DiskFree    string        `mapstructure:"disk_free"`
-	MemoryFree  float64       `mapstructure:"memory_free"` // share, 0 to 1
+	MemoryFree  float64       `mapstructure:"memory_free"` // share from 0 to 1
 	ClockSkew   time.Duration `mapstructure:"clock_skew"`
 	OpenFiles   int64         `mapstructure:"open_files"`
 
@@ -95,15 +95,15 @@ type Config struct {
 
 	Stated policyfile.Policy `mapstructure:"-"` // the content of the configuration file
 
-	slurm   srun.Job          // the job of --jobid, else the one that preflight runs in
-	pods    *kubectl.Carrier  // with --via kubectl, after askForPods
-	meeting *meet.Carrier     // with --via meet, once it listens
+	slurm   srun.Job          // the job of --jobid, otherwise the job in which preflight runs
+	pods    *kubectl.Carrier  // set with --via kubectl, after askForPods
+	meeting *meet.Carrier     // set with --via meet, once it listens
 	cleans  bool              // the run starts no agents
 	typed   typedLaunch       // the launch after "--"
 	places  map[string]string // where each setting was set: "-w", "preflight.yaml:3: hosts"
-	// unread is the error of reading the launch command before the configuration. Without the
-	// command preflight cannot look for the policy file next to its hostfile. It is nil if there
-	// was no error.
+	// unread is the error of reading the launch command before the configuration, nil if there was
+	// none. If the command cannot be read, preflight cannot look for the policy file next to the
+	// command's hostfile.
 	unread error
 }
 
@@ -138,8 +138,8 @@ func launchFlags(flags *pflag.FlagSet) {
 // noLimit is the value of --num_nodes and --num_gpus that selects all, as in deepspeed.
 const noLimit = -1
 
-// givenOnce is the value of a flag that must not be given twice. Otherwise the first of two
-// hostfiles would be ignored silently.
+// givenOnce is the value of a flag that must not be given twice. If it were allowed, the first of
+// two hostfiles would be silently ignored.
 type givenOnce struct {
 	value   string
 	isGiven bool
@@ -156,7 +156,7 @@ func (g *givenOnce) Set(value string) error {
 func (g *givenOnce) String() string { return g.value }
 func (g *givenOnce) Type() string   { return "string" }
 
-// givenTwiceError holds the two values of a flag that takes one.
+// givenTwiceError holds the two values of a flag that takes only one.
 type givenTwiceError struct{ first, second string }
 
 func (e *givenTwiceError) Error() string {
@@ -204,14 +204,14 @@ func progressFlag(flags *pflag.FlagSet) {
 	flags.String("progress", progress.Auto, "how to show progress on standard error: auto (one live line, on terminals only), plain (one line per step, for logs) or none")
 }
 
-// hostListFlags adds the flags that write the good nodes and the bad nodes to a file each.
+// hostListFlags adds the two flags that write the good nodes and the bad nodes to files.
 func hostListFlags(flags *pflag.FlagSet) {
 	flags.String("good-hosts", "", "write a hostfile that lists only the nodes without a problem")
 	flags.String("bad-hosts", "", "write a list of the nodes that have a problem")
 }
 
-// deepspeedSpelling lists the flags that deepspeed has, too. Help shows them with deepspeed's
-// underscores, and all others with hyphens. Both spellings work.
+// deepspeedSpelling lists the flags that deepspeed also has. Help shows them with deepspeed's
+// underscores, and all other flags with hyphens. Both spellings work.
 var deepspeedSpelling = []string{"num_nodes", "num_gpus", "force_multi", "master_addr", "master_port", "ssh_port"}
 
 func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
@@ -221,7 +221,7 @@ func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
-// policy converts the limits and the content of the configuration file for the checks.
+// policy returns the limits and the content of the configuration file in the form that checks need.
 func (c Config) policy() (checks.Policy, error) {
 	policy := checks.Policy{
 		File: c.Stated.File, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.Expect, Severities: c.Stated.Severities, Drift: c.Stated.Drift, Waivers: c.Stated.Waivers, Groups: c.Stated.Groups, KnownBad: c.Stated.KnownBad,
@@ -259,8 +259,9 @@ func (c Config) policy() (checks.Policy, error) {
 	return policy, err
 }
 
-// fileFor returns the configuration file: --config, else preflight.yaml next to the launch's
-// hostfile, else the one in the user's configuration directory. It returns "" if there is none.
+// fileFor returns the path of the configuration file. It is the file of --config, or else
+// preflight.yaml next to the launch's hostfile, or else the file in the user's configuration
+// directory. It is "" if no such file exists.
 func (c *Config) fileFor(flags *pflag.FlagSet, launch typedLaunch) (string, error) {
 	if named, _ := flags.GetString("config"); named != "" {
 		return named, nil
@@ -282,12 +283,13 @@ func (c *Config) fileFor(flags *pflag.FlagSet, launch typedLaunch) (string, erro
 	return "", nil
 }
 
-// besideHostfile returns the path of the policy file that belongs to a hostfile. Without a
-// hostfile, it is in the current directory.
+// besideHostfile returns the path of the policy file that belongs to a hostfile. If there is no
+// hostfile, the policy file is in the current directory.
 func besideHostfile(hosts string) string { return filepath.Join(filepath.Dir(hosts), "preflight.yaml") }
 
-// nearestHostfile returns the hostfile that users need not name: ./hostfile, which DeepSpeed does
-// not look for, else DeepSpeed's default path, whether it exists or not.
+// nearestHostfile returns the hostfile that users need not name. It is ./hostfile if that exists,
+// which DeepSpeed does not look for. Otherwise it is DeepSpeed's default path, whether the file
+// exists or not.
 func nearestHostfile() string {
 	const here = "hostfile"
 	if info, err := os.Stat(here); err == nil && info.Mode().IsRegular() {
@@ -297,8 +299,8 @@ func nearestHostfile() string {
 }
 
 // launchHostfile returns the hostfile that a launch will read, as far as it is known before the
-// configuration is read: that of -H or the environment, the command's own, or the nearest one that
-// exists. It returns "" if the hosts come from elsewhere.
+// configuration is read. It is the hostfile of -H or of the environment, or else that of the
+// command, or else the nearest one that exists. The result is "" if the hosts come from elsewhere.
 func launchHostfile(flags *pflag.FlagSet, launch typedLaunch) (string, error) {
 	set := func(key string) string {
 		if flag := flags.Lookup(key); flag != nil && flag.Changed {
@@ -321,7 +323,7 @@ func launchHostfile(flags *pflag.FlagSet, launch typedLaunch) (string, error) {
 		return "", nil
 	}
 	if _, missing := os.Stat(hosts); hosts == hostfile.DefaultPath && errors.Is(missing, fs.ErrNotExist) {
-		return "", err // DeepSpeed goes on without a hostfile, too
+		return "", err // DeepSpeed also continues without a hostfile
 	}
 	return hosts, err
 }

@@ -17,8 +17,8 @@ import (
 	"preflight/report/formats"
 )
 
-// recordedRun is a run of the demo's cluster (preflight demo -o json=demo.json), for machines that
-// cannot start the hosts.
+// recordedRun is a run of the demo's cluster (preflight demo -o json=demo.json). Machines that
+// cannot start the demo's hosts show it instead.
 //
 //go:embed demo.json
 var recordedRun []byte
@@ -37,7 +37,8 @@ GPU that computes wrong results, and an NCCL library that never finds the other 
   preflight demo --smoke`,
 		Args: cobra.NoArgs,
 		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
-			// Host lists that a configuration file asks for belong to the team's own cluster.
+			// Host lists from a configuration file belong to the team's own cluster, so only the
+			// flags count.
 			config.GoodHosts, config.BadHosts = cmd.Flag(formats.GoodHosts).Value.String(), cmd.Flag(formats.BadHosts).Value.String()
 			if err := config.writable(outputs.Run(), nil); err != nil {
 				return err

@@ -32,15 +32,15 @@ type scenario struct {
 	faults  []demoFault
 	prepare func(*testhosts.Node) error
 	words   []string // arguments of preflight
-	skip    []string // checks that mean nothing on these hosts
+	skip    []string // checks whose results mean nothing on these hosts
 }
 
-var scenarios = map[bool]scenario{ // by whether --smoke is given
+var scenarios = map[bool]scenario{ // the key says whether --smoke is given
 	false: {demoFaults, equipped, []string{"--timeout", "10s"}, nil},
-	true:  {smokeFaults, withLibraries, []string{"--num_gpus", "1", "--smoke"}, []string{"gpu-copies", "collective-speed"}}, // one machine's processors do all the copying
+	true:  {smokeFaults, withLibraries, []string{"--num_gpus", "1", "--smoke"}, []string{"gpu-copies", "collective-speed"}}, // the processors of one machine do all the copying
 }
 
-// smokeFaults are two faults that no other check finds.
+// smokeFaults lists two faults that no other check finds.
 var smokeFaults = []demoFault{
 	{"w3", "NCCL waits for the other ranks forever", twoGPUs("ncclCommInitRankConfig", "hang")},
 	{"w6", "a GPU computes wrong results", twoGPUs("cuLaunchKernel", "wrong")},
@@ -64,7 +64,7 @@ func withLibraries(node *testhosts.Node) error {
 	return err
 }
 
-// demoFaults are faults that cost people days.
+// demoFaults lists faults that typically cost people days.
 var demoFaults = []demoFault{
 	{"w1", "docker0 comes before the network card", (*testhosts.Node).AddDocker0First},
 	{"w2", "/dev/shm of 64 MiB, docker's default", func(n *testhosts.Node) (testhosts.Undo, error) {
@@ -90,8 +90,8 @@ var demoFaults = []demoFault{
 	}},
 }
 
-// demoPrograms are the programs that the demo needs, with their Debian packages. A released
-// preflight comes without testhosts/apt.sh, which installs them.
+// demoPrograms lists the programs that the demo needs, with their Debian packages. A released
+// preflight does not contain testhosts/apt.sh, which installs them.
 var demoPrograms = []struct{ program, its string }{
 	{"/usr/sbin/sshd", "openssh-server"},
 	{"/usr/sbin/iptables", "iptables"},
@@ -111,14 +111,14 @@ func cannotRaise() string {
 	return ""
 }
 
-// demo starts a cluster, breaks it, runs preflight on its launching machine and removes the cluster
-// again, also after Ctrl-C.
+// demo starts a cluster, breaks it and runs preflight on its launching machine. It removes the
+// cluster at the end, also after Ctrl-C.
 func demo(ctx context.Context, config Config) (err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	// If a reader such as head exits early, preflight must live on to remove the hosts.
+	// If a reader such as head exits early, preflight must keep running to remove the hosts.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	fmt.Fprintln(os.Stderr, "starting 8 hosts on this machine, each with its own network, /dev/shm and sshd")
 	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "demo", Nodes: 8, Share: []string{filepath.Dir(self)}})
@@ -138,7 +138,7 @@ func demo(ctx context.Context, config Config) (err error) {
 		argv = append(argv, "--skip", strings.Join(shown.skip, ","))
 	}
 	fmt.Fprintf(os.Stderr, "\n# preflight %s\n\n", strings.Join(argv[1:], " "))
-	// The report is written by this process, because the hosts have their own /tmp.
+	// This process writes the report, because the hosts have their own /tmp.
 	var found bytes.Buffer
 	main := cluster.OnHead(ctx, append(argv, "--format", "json")...)
 	main.Dir, main.Stdout, main.Stderr = "/root", &found, os.Stderr
@@ -159,7 +159,7 @@ func demo(ctx context.Context, config Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("preflight: %w", err)
 	}
-	// A saved run lacks parts of the findings that the report needs, so the facts are checked
+	// A saved run lacks parts of the findings that the report needs, so the saved facts are checked
 	// again.
 	policy := checks.DefaultPolicy()
 	policy.Skip = shown.skip
@@ -168,13 +168,14 @@ func demo(ctx context.Context, config Config) (err error) {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "\npreflight exited with 1, as expected: %d hosts are broken\n", len(shown.faults))
-	return nil // a report of faults is what the demo is for
+	return nil // the demo succeeds, because it exists to report faults
 }
 
 // oddPackage is the node that gets another version of protobuf.
 const oddPackage = "w3"
 
-// equipped gives a node GPUs and a matching torch, and every node but one the same protobuf.
+// equipped gives a node GPUs and a matching torch. It also installs protobuf, in the same version
+// on every node but one.
 func equipped(node *testhosts.Node) error {
 	if _, err := node.SetGPUs(8); err != nil { // one per slot
 		return err

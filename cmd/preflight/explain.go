@@ -80,7 +80,7 @@ failed, 2 something failed for an unknown reason or a log could not be read.`,
 	return cmd
 }
 
-// logs returns the logs to read. The files of a directory come in the order of their names.
+// logs returns the logs to read. The files of a directory are sorted by name.
 func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 	if len(args) == 0 {
 		if term.IsTerminal(int(os.Stdin.Fd())) {
@@ -101,7 +101,7 @@ func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 			continue
 		}
 		if info, err := os.Stat(arg); err != nil || !info.IsDir() {
-			sources = append(sources, logFile(ctx, filepath.Clean(arg))) // if it cannot be read, reading it reports why
+			sources = append(sources, logFile(ctx, filepath.Clean(arg))) // reading the file reports an error if it cannot be read
 			continue
 		}
 		files, err := textFiles(arg)
@@ -126,8 +126,8 @@ func logFile(ctx context.Context, path string) explain.Source {
 
 var errInterrupted = errors.New("interrupted: the result covers the log up to here")
 
-// source returns a log that ends at Ctrl-C, even if nothing is written to it, so that explain can
-// report on what it has read.
+// source returns a log whose reading ends at Ctrl-C, even if nothing is written to the log. explain
+// can then report on the text that it has read.
 func source(ctx context.Context, name string, open func() (io.ReadCloser, error)) explain.Source {
 	return explain.Source{Name: name, Open: func() (io.ReadCloser, error) {
 		out, in := io.Pipe()
@@ -146,11 +146,11 @@ func source(ctx context.Context, name string, open func() (io.ReadCloser, error)
 	}}
 }
 
-// notLogs are the endings of text files that are often next to logs. Source code and settings
+// notLogs lists the extensions of text files that are often next to logs. Source code and settings
 // mention errors that never happened.
 var notLogs = []string{".c", ".cc", ".cfg", ".conf", ".cpp", ".cu", ".csv", ".h", ".html", ".ini", ".ipynb", ".js", ".json", ".jsonl", ".md", ".py", ".rst", ".sbatch", ".sh", ".sub", ".toml", ".tsv", ".xml", ".yaml", ".yml"}
 
-// textFiles returns the files below a directory that can be logs. It skips hidden and binary files,
+// textFiles returns the files below a directory that may be logs. It skips hidden and binary files,
 // so that a user can name a directory with checkpoints.
 func textFiles(directory string) ([]string, error) {
 	var files []string
@@ -237,7 +237,7 @@ func (c Config) writeExplained(e report.Explained) error {
 	})
 }
 
-// exitStatus returns the worse exit code of the logs and of the checks: 1 wins over 2.
+// exitStatus returns the worse exit code of the logs and the checks. 1 is worse than 2.
 func exitStatus(e report.Explained) int {
 	if e.Run != nil && (e.Report.ExitCode == exitPass || e.Run.ExitCode == exitFail) {
 		return e.Run.ExitCode

@@ -21,16 +21,16 @@ import (
 	"preflight/report/formats"
 )
 
-// helpTexts holds the first screen, preflight.tmpl, and the prose of each topic.
+// helpTexts holds the first screen of help, preflight.tmpl, and the prose of each topic.
 //
 //go:embed help/*.tmpl
 var helpTexts embed.FS
 
-// flagGroup is a group of flags in help. All commands share the groups.
+// flagGroup is a group of flags in help. All commands share these groups.
 type flagGroup struct {
 	title string
 	topic string   // the TOPIC of `preflight help TOPIC`
-	flags []string // with the name of the value: "hostfile FILE"
+	flags []string // names of flags with the name of their value: "hostfile FILE"
 }
 
 var flagGroups = []flagGroup{
@@ -65,8 +65,8 @@ func (g flagGroup) names() (names []string) {
 	return names
 }
 
-// commandFlagNames are the flags that the help of a command shows although preflight itself has
-// them, too.
+// commandFlagNames lists the flags that the help of a command shows although preflight itself also
+// has them.
 var commandFlagNames = []string{"hostfile", "hosts", "include", "exclude", "via", "in", "timeout", "only", "skip", "strict", "baseline", "format", "output", "good-hosts", "bad-hosts", "verbose", "quiet"}
 
 // helpWidth is the width of help in columns, the same as that of a report.
@@ -110,7 +110,7 @@ func flagLines(flags map[string]*pflag.Flag, groups ...flagGroup) string {
 	return lines.String()
 }
 
-// wrap breaks a text into lines at blanks. width counts characters. No-break spaces become blanks.
+// wrap breaks a text into lines at spaces. width is in characters. No-break spaces become spaces.
 func wrap(text string, width int) (lines []string) {
 	line := ""
 	for word := range strings.SplitSeq(text, " ") {
@@ -135,7 +135,7 @@ func usageOf(flag *pflag.Flag) string {
 	return fmt.Sprintf("%s (default:\u00a0%s)", flag.Usage, value)
 }
 
-// shownFlags returns the flags of a command that its help may show, by name.
+// shownFlags returns the flags that the help of a command may show, by name.
 func shownFlags(cmd *cobra.Command) map[string]*pflag.Flag {
 	shown := map[string]*pflag.Flag{}
 	for _, flags := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.InheritedFlags()} {
@@ -174,7 +174,7 @@ func topicHelp(w io.Writer, root *cobra.Command, topic string) {
 	}
 }
 
-// formatLines lists the formats with the endings of their files.
+// formatLines lists the formats with the extensions of their files.
 func formatLines() string {
 	var lines strings.Builder
 	for _, format := range formats.All {
@@ -189,8 +189,8 @@ func formatLines() string {
 	return lines.String()
 }
 
-// commandHelp writes the help of a command other than preflight itself. It shows few of the flags
-// that describe a launch (see [commandFlagNames]) and names the topics of the others.
+// commandHelp writes the help of a command other than preflight itself. It shows only a few of the
+// flags that describe a launch (see [commandFlagNames]) and names the topics of the other flags.
 func commandHelp(w io.Writer, cmd *cobra.Command) {
 	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short+".")), cmd.UseLine())
 	if cmd.HasAvailableSubCommands() {
@@ -237,7 +237,7 @@ func commandHelp(w io.Writer, cmd *cobra.Command) {
 	}
 }
 
-// setHelp sets the help of preflight and its commands, and adds the command help.
+// setHelp sets the help of preflight and its commands, and adds the help command.
 func setHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		if cmd == root {
@@ -282,11 +282,11 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 		},
 	}
 	formatFlag(cmd, "text", "markdown")
-	cmd.Flag("format").Hidden = true // `make docs` writes docs/cli.md with it
+	cmd.Flag("format").Hidden = true // only `make docs` uses it, to write docs/cli.md
 	return cmd
 }
 
-// helpNames returns the commands and the topics.
+// helpNames returns the names of the commands and topics.
 func helpNames(root *cobra.Command) []string {
 	names := topics()
 	for _, cmd := range root.Commands() {
@@ -297,7 +297,7 @@ func helpNames(root *cobra.Command) []string {
 	return names
 }
 
-// helpMarkdown writes docs/cli.md: all help as one page.
+// helpMarkdown writes docs/cli.md, which has all help on one page.
 func helpMarkdown(w io.Writer, root *cobra.Command) error {
 	var page bytes.Buffer
 	page.WriteString("# Command line\n\nThis page contains the help texts of all preflight commands, and describes every flag by topic.\n\n```sh\npreflight -h\n```\n")
@@ -319,15 +319,15 @@ func helpMarkdown(w io.Writer, root *cobra.Command) error {
 	return err
 }
 
-// manCommand writes the manual, one page per command that has help. It is hidden because only
-// packaging calls it. cobra takes the date of the pages from SOURCE_DATE_EPOCH if that is set, so
-// that one commit makes the same pages every day.
+// manCommand returns the command that writes the manual, with one page per command that has help.
+// It is hidden because only packaging calls it. cobra takes the date of the pages from
+// SOURCE_DATE_EPOCH if that is set, so that one commit gives the same pages every day.
 func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIRECTORY", Short: "Write the manual pages", Hidden: true, Args: arguments(1, 1, "needs one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
-			root.DisableAutoGenTag = true // it would name the date and cobra
+			root.DisableAutoGenTag = true // the tag would have the date and the name of cobra
 			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "preflight " + Version, Manual: "Distributed training"}, args[0])
 		},
 	}

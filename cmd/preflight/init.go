@@ -54,7 +54,8 @@ Exit codes: 0 the file was written, 2 the file was not written.`,
 	return cmd
 }
 
-// policyPath returns the file to write: the one that a later run reads, or that of -o.
+// policyPath returns the path of the file to write. It is the path of -o, or else of the file that
+// a later run reads.
 func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
 	hosts, err := launchHostfile(flags, typedLaunch{})
 	path := besideHostfile(hosts)
@@ -76,7 +77,7 @@ func thereAlready(path string) error {
 	return usage.WithHint(fmt.Errorf("%s already exists: init never overwrites a policy", path), "name another file with -o, and copy what you need")
 }
 
-// nodesNow returns the facts of the nodes, from a new look or from a saved run.
+// nodesNow returns the facts of the nodes from a new run, or from a saved run if from is not "".
 func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) {
 	if from != "" {
 		saved, err := readReport(from)
@@ -130,10 +131,11 @@ func (c Config) writePolicy(path string, nodes []facts.Node) error {
 	return nil
 }
 
-// toCommit is the advice for a file that a team shares.
+// toCommit is the advice about a file that a team shares.
 const toCommit = "; review and commit it"
 
-// reportWritten reports on standard error which file was written, and from how many of its nodes.
+// reportWritten reports on standard error which file was written, and how many of the nodes it is
+// based on.
 func (c Config) reportWritten(path string, reached, all int, next string) {
 	if c.Quiet {
 		return

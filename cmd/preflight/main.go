@@ -36,7 +36,7 @@ import (
 const (
 	exitPass    = 0
 	exitFail    = 1 // a check failed, or two reports differ
-	exitTrouble = 2 // could not tell, or could not run
+	exitTrouble = 2 // preflight could not check everything, or could not run
 )
 
 // Version is set at build time (-ldflags -X main.Version=…).
@@ -46,13 +46,13 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// run runs preflight with these arguments and returns the exit code.
+// run runs preflight with the given arguments and returns the exit code.
 func run(args []string) int {
 	if len(args) > 0 && args[0] == "agent" && (len(args) == 1 || !strings.HasPrefix(args[1], "-")) { // a preflight without embedded agents sends itself to the nodes
 		return agent.Main(args[1:])
 	}
 	// The first Ctrl-C ends the wait for nodes and tests, and the run prints what it has found. A
-	// second one kills the process, because stop restores the default.
+	// second Ctrl-C kills the process, because stop restores the default.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -71,12 +71,12 @@ func run(args []string) int {
 	return exitTrouble
 }
 
-// mostErrors is the number of errors to print. A hostfile with more errors usually has one mistake
-// in all lines.
+// mostErrors is the maximum number of errors to print. A hostfile with more errors usually has the
+// same mistake in all lines.
 const mostErrors = 10
 
-// complain prints an error and the way out. For a bad hostfile it prints the errors of all lines,
-// up to mostErrors, and DeepSpeed's own errors.
+// complain prints an error and what to do about it. For a bad hostfile it prints the errors of all
+// lines, up to mostErrors, and DeepSpeed's own errors.
 func complain(w io.Writer, err error) {
 	if several, ok := errors.AsType[*multierror.Error](err); ok && len(several.Errors) > 0 {
 		for _, one := range several.Errors[:min(len(several.Errors), mostErrors)] {
@@ -102,8 +102,8 @@ func complain(w io.Writer, err error) {
 	}
 }
 
-// printable hides secrets in an error and escapes it, because errors quote arguments and texts from
-// nodes.
+// printable hides secrets in an error message and escapes it, because errors quote arguments and
+// text from nodes.
 func printable(line string) string { return text.Escape(secret.Hide(line)) }
 
 // exitCode is an error that ends the program without a message.
@@ -113,10 +113,10 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // versionOf is the JSON form of `preflight version`. Programs read it before any other output.
 type versionOf struct {
-	Schema  int    `json:"schema"` // of all JSON reports
+	Schema  int    `json:"schema"` // schema version of all JSON reports
 	Version string `json:"version"`
 	Go      string `json:"go"`
-	System  string `json:"system"` // in Go's form: linux/amd64
+	System  string `json:"system"` // GOOS and GOARCH: linux/amd64
 }
 
 func versionCommand() *cobra.Command {

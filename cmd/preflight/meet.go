@@ -21,7 +21,7 @@ func meetFlags(flags *pflag.FlagSet) {
 	flags.String("meet-token-file", "", "with --via meet: file that contains the token shared by the nodes and preflight (default: $"+tokenVariable+")")
 }
 
-// meet listens for the nodes of a launch.
+// meet starts to listen for the nodes of a launch.
 func (c *Config) meet(plan preflight.Plan) (*meet.Carrier, error) {
 	token, err := meetToken(c.MeetToken)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Config) meet(plan preflight.Plan) (*meet.Carrier, error) {
 	return c.meeting, nil
 }
 
-// conclude tells the nodes that have called whether the launch may begin.
+// conclude tells the nodes that have connected whether the launch may begin.
 func (c *Config) conclude(r checks.Report) {
 	if c.meeting == nil {
 		return

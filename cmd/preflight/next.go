@@ -20,23 +20,24 @@ import (
 	"preflight/report/formats"
 )
 
-// noHostsGiven reports whether there is nothing to check because nothing names any hosts.
+// noHostsGiven reports whether there is nothing to check because no option and no file names hosts.
 func noHostsGiven(err error) bool {
 	line, is := errors.AsType[*hostfile.LineError](err)
 	return is && line.File == hostfile.DefaultPath && errors.Is(line, fs.ErrNotExist)
 }
 
-// firstSteps returns the error of a bare `preflight`, which shows what to type.
+// firstSteps returns the error of `preflight` without arguments, which shows what to type.
 func firstSteps() error {
 	return usage.WithHint(errors.New("no nodes: there is no ./hostfile and no "+hostfile.DefaultPath), `preflight -H /path/to/hostfile                                # the nodes of a DeepSpeed hostfile
   preflight -w 'node[01-16]'                                    # nodes by name
   preflight -- deepspeed --hostfile /path/to/hostfile train.py  # check this command, then start it`)
 }
 
-// nextCommand returns the command to type after a run: the failed checks, to run after the fixes;
-// then all checks; then the launch. It returns "" if the report does not determine the next step.
+// nextCommand returns the command to type after a run. It runs the failed checks, for use after the
+// fixes, then all checks, then the launch. nextCommand returns "" if the report does not determine
+// the next step.
 //
-// The result is the command that was typed, with changes. Options that belong to the launch go
+// The result is the command that was typed, with changes. Options that belong to the launch come
 // after the "--": see [launchFlagNames].
 func nextCommand(cmd *cobra.Command, r checks.Report) string {
 	typed := typedFlags(cmd, func(flag *pflag.Flag) bool { return flag.Name != "only" && flag.Name != "skip" })
@@ -61,7 +62,7 @@ func nextCommand(cmd *cobra.Command, r checks.Report) string {
 	return fmt.Sprintf("preflight%s -- deepspeed --hostfile %s%s train.py …   # checks this command, then starts it", before, text.Quote(r.Launch.HostsFile), behind)
 }
 
-// failing returns the checks that fail a run, in the order of its report.
+// failing returns the checks that make a run fail, in the order of the run's report.
 func failing(r checks.Report) (ids []string) {
 	for _, outcome := range r.Checks {
 		if outcome.Verdict == checks.Fail || r.Strict && outcome.Verdict == checks.Warn {

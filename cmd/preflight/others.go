@@ -14,9 +14,9 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 )
 
-// refuseWritableByOthers returns an error if users other than this one and root can write or
-// replace a configuration file that was not named. The file decides which programs run on every
-// node.
+// refuseWritableByOthers returns an error if users other than this user and root can write or
+// replace a configuration file that the user did not name. The file decides which programs run on
+// every node.
 func refuseWritableByOthers(file string) error {
 	for _, path := range []string{file, filepath.Dir(file)} {
 		info, err := os.Stat(path)
@@ -32,7 +32,7 @@ func refuseWritableByOthers(file string) error {
 }
 
 // writers describes who else, apart from this user and root, can write a file or create files in a
-// directory. It returns "" if nobody can.
+// directory. It returns "" if no other user can.
 func writers(info fs.FileInfo) string {
 	mode := info.Mode()
 	if info.IsDir() && mode&fs.ModeSticky != 0 {

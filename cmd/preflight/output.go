@@ -48,8 +48,8 @@ func (c Config) write(r checks.Report) error {
 	})
 }
 
-// envWritable checks before the run that --write-env can be written after it, and that it does not
-// replace settings that did not come from preflight.
+// envWritable checks before the run that the file of --write-env can be written after the run. It
+// also checks that the file would not replace settings that did not come from preflight.
 func (c Config) envWritable() error {
 	if c.WriteEnv == "" {
 		return nil
@@ -94,7 +94,7 @@ func (c Config) writeEnv(advice checks.Advice) error {
 	return c.envFile().Put([]byte(text.String()))
 }
 
-// envFile returns the file for the advised variables. A launch uses every variable in it.
+// envFile returns the output for the advised variables. A launch uses every variable in this file.
 func (c Config) envFile() outputs.Output {
 	return outputs.Output{Asked: c.origin("write_env") + " " + c.WriteEnv, Path: c.WriteEnv}
 }

@@ -25,8 +25,8 @@ func podFlags(flags *pflag.FlagSet) {
 	flags.String("container", "", "with --via kubectl: the ranks' container (default: the container that kubectl exec enters)")
 }
 
-// askForPods asks the cluster for the pods. They are also the hosts of the launch, unless something
-// else names hosts.
+// askForPods asks the cluster for the pods. The pods are also the hosts of the launch, unless an
+// option or a hostfile names hosts.
 func (c *Config) askForPods(ctx context.Context) error {
 	if c.Via != kubectl.Name {
 		var given []string

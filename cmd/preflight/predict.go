@@ -80,7 +80,7 @@ cannot be read.`,
 }
 
 // fatalEnvFiles returns the errors with which DeepSpeed would fail on its files of variables. In a
-// run, the check launcher-env reports them.
+// run, the check launcher-env reports these errors.
 func fatalEnvFiles(plan preflight.Plan) error {
 	if plan.Head.Launcher == nil || len(plan.Prediction.Exports) == 0 {
 		return nil

@@ -69,8 +69,8 @@ tell.`,
 	return cmd
 }
 
-// callers returns the job with the nodes that test the endpoint. It has no nodes if none were
-// named.
+// callers returns the job with the nodes that test the endpoint. The job has no nodes if the user
+// named none.
 func (c Config) callers(ctx context.Context) (preflight.Job, func(), error) {
 	if c.Hostfile != "" || c.Hosts != "" {
 		return c.job(ctx, nil)

@@ -78,7 +78,7 @@ Exit codes: 0 ready (warnings are allowed unless --strict is set), 1 a check fai
 	})
 	setHelp(root)
 	if err := root.MarkPersistentFlagFilename("config", "yaml", "yml"); err != nil {
-		panic("preflight: " + err.Error()) // cannot happen: the flag exists
+		panic("preflight: " + err.Error()) // cannot happen, because the flag exists
 	}
 	for _, cmd := range append(root.Commands(), root) {
 		completeFlags(cmd)
@@ -86,8 +86,8 @@ Exit codes: 0 ready (warnings are allowed unless --strict is set), 1 a check fai
 	return root
 }
 
-// noArguments refuses arguments and suggests what was meant: a misspelt command, the file to write,
-// or else a hostfile.
+// noArguments refuses arguments and suggests what the user meant: a misspelt command, the file to
+// write, or otherwise a hostfile.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -104,7 +104,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return usage.WithHint(fmt.Errorf("unknown command %q%s", args[0], near), "%s -h lists the commands; to check a hostfile: %s -H %s", usage.Words(cmd.CommandPath()), usage.Words(cmd.CommandPath()), args[0])
 	case cmd.Flags().Lookup("output") != nil && (formats.ByEnding(args[0]) != "" || slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0]))):
 		typed := usage.Words(cmd.CommandPath() + " -H hostfile")
-		if cmd.Flags().Lookup("normalize") != nil { // a baseline needs values that last
+		if cmd.Flags().Lookup("normalize") != nil { // a baseline needs values that do not change
 			typed += " --normalize"
 		}
 		return usage.WithHint(unexpected, "to write a file: %s -o %s", typed, args[0])
@@ -165,13 +165,13 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 		notLaunched(report)
 		return exitCode(exitTrouble)
 	}
-	if cmd.Context().Err() != nil { // Ctrl-C while the report was written
+	if cmd.Context().Err() != nil { // the user typed Ctrl-C while the report was written
 		return exitCode(exitTrouble)
 	}
 	return startLaunch(config.typed.words)
 }
 
-// stamped adds to a report what it is about: the hosts, the time, and the version of preflight.
+// stamped adds to a report the source of its hosts, the time, and the version of preflight.
 func (c Config) stamped(r checks.Report, plan preflight.Plan, began time.Time) checks.Report {
 	r.Version, r.Hostfile = Version, c.source(plan)
 	r.Began, r.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
@@ -213,7 +213,7 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 	if c.Hosts != "" && (c.Via == viaAuto || c.Via == sshName) {
 		c.warnOfTypos(ctx, intent.Options.Hosts)
 	}
-	if c.unread != nil { // DeepSpeed can read the launch, so a policy file may exist that was not looked for
+	if c.unread != nil { // DeepSpeed can read the launch, so there may be a policy file for which preflight did not look
 		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out in full, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
 	carrier, err := c.carrier(ctx, plan)
@@ -235,7 +235,8 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 	return job, sync.OnceFunc(func() { shown.Stop(); client.Close() }), nil
 }
 
-// accelerator returns --accelerator, or DS_ACCELERATOR if that is auto. "" leaves the choice open.
+// accelerator returns --accelerator, or DS_ACCELERATOR if --accelerator is auto. "" leaves the
+// choice open.
 func (c Config) accelerator() string {
 	if c.Accelerator != "auto" {
 		return c.Accelerator
@@ -246,9 +247,9 @@ func (c Config) accelerator() string {
 	return ""
 }
 
-// intent returns the launch: the command, or what the flags describe. The hosts are those of -w,
-// else of the hostfile, else of the Slurm job, else of the nearest hostfile. A deepspeed command
-// names its hosts itself, and a torchrun command on a single node needs none.
+// intent returns the launch that the command or the flags describe. The hosts are those of -w, or
+// else of the hostfile, or else of the Slurm job, or else of the nearest hostfile. A deepspeed
+// command names its hosts itself, and a torchrun command on a single node needs none.
 func (c Config) intent(command []string) (preflight.Intent, error) {
 	workDir, err := workingDirectory()
 	if err != nil {
@@ -270,7 +271,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		err = errors.New("-H conflicts with -w: give one of them")
 	case c.Hosts != "":
 		intent.Options.Unlisted = true
-		intent.Options.Filter.ForceMulti = true // a single node of -w is meant, and not this machine
+		intent.Options.Filter.ForceMulti = true // -w names a single node, and the launch must not run on this machine instead
 		intent.Options.Hosts, err = hostfile.ParseHosts(c.Hosts)
 	case c.Hostfile == "" && c.pods != nil:
 		intent.Options.Unlisted = true
@@ -288,9 +289,9 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 	return intent, err
 }
 
-// workingDirectory returns the directory that the launch would start in. Its error explains a
-// directory that was removed, or that this account may not enter after su or sudo -u, because the
-// user named no directory.
+// workingDirectory returns the directory in which the launch would start. The directory may have
+// been removed, or this account may not enter it after su or sudo -u. The error explains that,
+// because the user named no directory.
 func workingDirectory() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 	"preflight/report/formats"
 )
 
-// readReport reads a saved run. "-" is standard input.
+// readReport reads a saved run. The path "-" means standard input.
 func readReport(path string) (checks.Report, error) {
 	in := os.Stdin
 	if path != "-" {
@@ -39,13 +39,13 @@ func readReport(path string) (checks.Report, error) {
 		in = file
 	}
 	r, err := report.Read(in)
-	if _, unread := errors.AsType[*fs.PathError](err); unread { // for example a directory
+	if _, unread := errors.AsType[*fs.PathError](err); unread { // the path is a directory, for example
 		return r, notASavedRun("%s cannot be read: %w", path, usage.Reason(err))
 	}
 	if err != nil {
 		return r, notASavedRun("%s: %w", path, err)
 	}
-	if len(r.Nodes) == 0 { // the output of predict, explain or diff
+	if len(r.Nodes) == 0 { // the file is the output of predict, explain or diff
 		return r, notASavedRun("%s: not a saved run: it has no nodes", path)
 	}
 	return r, nil
@@ -68,8 +68,9 @@ func baselineFlag(flags *pflag.FlagSet) {
 	flags.String("baseline", "", "report what has changed since this snapshot (the drift check)")
 }
 
-// baseline reads the file that drift compares with. It returns nil if no file is named. It leaves
-// out nodes that the hostfile lists but this launch excludes, so that drift does not miss them.
+// baseline reads the file with which drift compares the nodes. It returns nil if no file is named.
+// It leaves out nodes that the hostfile lists but this launch excludes, so that drift does not
+// report them as missing.
 func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
 	if c.Baseline == "" {
 		return nil, nil
@@ -81,7 +82,7 @@ func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
 	return c.baselineOf(saved, p), nil
 }
 
-// baselineOf converts a saved run into the baseline that drift compares with.
+// baselineOf converts a saved run into the baseline with which drift compares the nodes.
 func (c Config) baselineOf(saved checks.Report, p launch.Prediction) *checks.Baseline {
 	baseline := &checks.Baseline{File: c.Baseline, Head: saved.Head, Nodes: saved.Nodes, NotTried: saved.NotTried}
 	if c.Via != viaAuto {
@@ -149,8 +150,8 @@ Exit codes: 0 the nodes are ready, 1 a check failed, 2 judge could not tell.`,
 	return cmd
 }
 
-// rejudge checks the facts of a saved run with today's catalogue. An interrupted run stays
-// interrupted, and a normalized one stays normalized.
+// rejudge checks the facts of a saved run with the checks of this release. If the run was
+// interrupted or normalized, the result is too.
 func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 	catalogue := catalogue.Catalogue
 	if saved.Normalized {
@@ -172,8 +173,8 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 	return judged
 }
 
-// reasonsForGaps returns, for each section that older releases did not collect, why its absence
-// does not matter in this run. The reason is "" if the absence does matter.
+// reasonsForGaps returns, for each section that older releases did not collect, the reason why its
+// absence does not matter in this run. The reason is "" if the absence does matter.
 func reasonsForGaps(saved checks.Report) map[facts.Section]string {
 	smoke := ""
 	reached := slices.DeleteFunc(slices.Clone(saved.Nodes), func(node facts.Node) bool { return !node.Reached })

@@ -25,17 +25,18 @@ import (
 	"preflight/report/formats"
 )
 
-// rule restricts the values of a setting beyond their kind.
+// rule restricts the values of a setting further than the setting's kind does.
 type rule struct {
 	choices []string           // all allowed values; nil if there are too many to list
 	valid   func(string) error // checks one value; nil allows any value of the kind
-	// isPath means that a path in the configuration file is relative to that file.
+	// isPath means that the value is a path. In the configuration file, it is relative to that
+	// file.
 	isPath bool
-	// ofReports means that the value in the file or the environment applies only to commands that
-	// write reports in every format. A flag always applies to its own command.
+	// ofReports means that a value from the file or the environment applies only to commands that
+	// write reports in every format. A flag always applies to the command that has it.
 	ofReports bool
-	// isLimit means that the default also applies to commands without the flag, because they run
-	// checks, too.
+	// isLimit means that the default also applies to commands without the flag, because these
+	// commands run checks, too.
 	isLimit bool
 }
 
@@ -165,7 +166,7 @@ func configured(act action) func(*cobra.Command, []string) error {
 	}
 }
 
-// launching is like [configured], for a command whose arguments are the launch.
+// launching works like [configured], for a command whose arguments are the launch.
 func launching(act action) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, words []string) error {
 		launch, err := readTyped(words)
@@ -259,7 +260,8 @@ func flagValues(flag *pflag.Flag) []string {
 // origin returns where a setting was set: the flag, the variable, or the line of the file.
 func (c Config) origin(key string) string { return cmp.Or(c.places[key], "--"+key) }
 
-// knownEnvironment refuses an unknown PREFLIGHT_ variable. A misspelt one would have no effect.
+// knownEnvironment refuses unknown PREFLIGHT_ variables, because a misspelt variable would have no
+// effect.
 func knownEnvironment(all []setting) error {
 	var keys []string
 	for _, s := range all {
@@ -281,8 +283,8 @@ func knownEnvironment(all []setting) error {
 	return nil
 }
 
-// relativeTo returns a value from a configuration file. Paths in it are changed from relative to
-// dir, the directory of that file, to relative to the current directory.
+// relativeTo returns a value from a configuration file. The paths in it are relative to dir, the
+// directory of that file. relativeTo makes them relative to the current directory.
 func (s setting) relativeTo(dir, value string) string {
 	switch {
 	case !s.isPath || dir == ".":
@@ -293,7 +295,7 @@ func (s setting) relativeTo(dir, value string) string {
 	return relative(dir, value)
 }
 
-// relative joins a path to a directory. It leaves "-" and "" unchanged, because they are no paths.
+// relative joins a path to a directory. It leaves "-" and "" unchanged, because they are not paths.
 func relative(dir, path string) string {
 	if path == "" || path == "-" || filepath.IsAbs(path) {
 		return path

@@ -94,7 +94,7 @@ Exit codes: 0 the snapshot was written, 2 it was not written or lacks some nodes
 	return cmd
 }
 
-// lacking describes what is missing from a snapshot. It returns "" for a complete one.
+// lacking describes what is missing from a snapshot. It returns "" for a complete snapshot.
 func lacking(saved checks.Report) string {
 	lost := len(lostNodes(saved))
 	var lacks []string
@@ -110,8 +110,8 @@ func lacking(saved checks.Report) string {
 	return "the snapshot " + strings.Join(lacks, " and ")
 }
 
-// replaceHint returns the commands that replace the kept snapshot anyway, for example if a node is
-// gone for good.
+// replaceHint returns the commands that replace the kept snapshot anyway, for example if a node no
+// longer exists.
 func replaceHint(saved checks.Report, kept, partial string) string {
 	way := "to replace it anyway: mv " + text.Quote(partial) + " " + text.Quote(kept)
 	if lost := lostNodes(saved); lost != nil {
@@ -120,7 +120,7 @@ func replaceHint(saved checks.Report, kept, partial string) string {
 	return way
 }
 
-// lostNodes returns the nodes that were not reached, or lost during the run.
+// lostNodes returns the nodes that were not reached or that were lost during the run.
 func lostNodes(saved checks.Report) (names []string) {
 	for _, node := range saved.Nodes {
 		if !node.Reached || node.SSH != nil && node.SSH.Cause != "" {
@@ -132,8 +132,8 @@ func lostNodes(saved checks.Report) (names []string) {
 
 const partialEnding = ".partial"
 
-// save writes a snapshot. An incomplete one does not replace an existing file, which may hold the
-// missing nodes. The incomplete snapshot goes to a file next to the existing one.
+// save writes a snapshot. An incomplete snapshot does not replace an existing file, which may
+// contain the missing nodes. The incomplete snapshot goes to a file next to the existing one.
 func (c Config) save(saved checks.Report, normalize bool) error {
 	all := c.outputs()
 	if lack := lacking(saved); lack != "" {
@@ -148,7 +148,7 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 		}
 	}
 	render := report.JSON[checks.Report]
-	if normalize { // the same bytes as long as no node changes
+	if normalize { // a normalized snapshot has the same bytes as long as no node changes
 		render = report.Normalized
 	}
 	if err := outputs.Deliver(all, func(w io.Writer, _ string, _ report.Style) error { return render(w, saved) }); err != nil {
@@ -166,9 +166,9 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 	return nil
 }
 
-// faults returns the checks that fail on the nodes of a snapshot, with the nodes: "gpu-healthy w5;
-// shm-size w[2-3]". It leaves out checks of values that do not last, because a baseline does not
-// compare them, and lost nodes, which [lacking] reports.
+// faults returns the checks that fail on the nodes of a snapshot, with these nodes: "gpu-healthy
+// w5; shm-size w[2-3]". It leaves out checks of values that change often, because a baseline does
+// not compare those. It also leaves out lost nodes, which [lacking] reports.
 func faults(fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) string {
 	catalogue := slices.DeleteFunc(slices.Clone(catalogue.Catalogue), func(check checks.Check) bool {
 		return !agreement.Lasts(check)
@@ -193,7 +193,7 @@ func faults(fleet facts.Fleet, prediction launch.Prediction, policy checks.Polic
 	return strings.Join(failing, "; ")
 }
 
-// inOrder returns the named nodes in the order of the fleet, each once.
+// inOrder returns the named nodes in the order of the fleet, without duplicates.
 func inOrder(fleet facts.Fleet, named []string) (names []string) {
 	for _, node := range fleet.Nodes {
 		if slices.Contains(named, node.Name) {

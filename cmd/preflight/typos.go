@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// mostLookups limits the names of -w that are looked up to find misspelt ones.
+	// mostLookups is the maximum number of names in -w that are looked up to find misspelt names.
 	mostLookups = 16
-	// lookupPatience limits the time of all these lookups together.
+	// lookupPatience is the time limit for all lookups together.
 	lookupPatience = 2 * time.Second
 )
 
-// warnOfTypos warns about nodes of -w that have no address, if a known name is near.
+// warnOfTypos warns about nodes of -w that have no address and whose name is similar to a known
+// name.
 func (c Config) warnOfTypos(ctx context.Context, hosts []hostfile.Host) {
 	known := knownNames()
 	ctx, cancel := context.WithTimeout(ctx, lookupPatience)

@@ -20,7 +20,7 @@ import (
 	"preflight/internal/text"
 )
 
-// allowed describes for each kind of setting which values it takes. The kinds have pflag's names.
+// allowed describes the allowed values of each kind of setting. The kinds have pflag's names.
 var allowed = map[string]string{
 	"bool":        "true or false",
 	"int":         "a whole number",
@@ -58,7 +58,7 @@ func ofKind(kind, text string) error {
 	return fmt.Errorf("%q is not %s", text, allowed[kind])
 }
 
-// flagError rewords pflag's error for a wrong value, and suggests a flag for an unknown one.
+// flagError rewords pflag's error for a wrong value. For an unknown flag, it suggests a known one.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return fmt.Errorf("%w%s", err, text.DidYouMean(flagMeant(cmd, unknown)))
@@ -75,8 +75,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// flagMeant returns the flag that was likely meant, "" if none is near. pflag reads a long name
-// with one hyphen as several short flags.
+// flagMeant returns the flag that the user likely meant, "" if none is near. pflag reads a long
+// name with one hyphen as several short flags.
 func flagMeant(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	var names []string
 	for _, flags := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.InheritedFlags()} {
@@ -96,8 +96,8 @@ func flagMeant(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 // formatsKey is the annotation of --format with the formats of its command.
 const formatsKey = "preflight_formats"
 
-// knownFormat refuses a format that the command does not print. It runs when the command starts,
-// and not while the flags are parsed: the shell also completes lines with an unfinished format.
+// knownFormat refuses a format that the command does not print. It runs when the command starts and
+// not while the flags are parsed, because the shell also completes lines with an unfinished format.
 func knownFormat(cmd *cobra.Command, _ []string) error {
 	flag := cmd.Flags().Lookup("format")
 	if flag == nil {
@@ -109,8 +109,8 @@ func knownFormat(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// notEmpty refuses an empty value, which an unset shell variable produces. The default would mean
-// another launch, or no baseline.
+// notEmpty refuses an empty value, which an unset shell variable produces. With an empty value,
+// preflight would check another launch, or use no baseline.
 func notEmpty(wayOut string) func(string) error {
 	return func(text string) error {
 		if strings.TrimSpace(text) == "" {
@@ -120,8 +120,8 @@ func notEmpty(wayOut string) func(string) error {
 	}
 }
 
-// accelerator checks the value of --accelerator. For "gpu" it suggests cuda, although "cpu" is
-// nearer.
+// accelerator checks the value of --accelerator. For "gpu" it suggests cuda, although "cpu" is more
+// similar.
 func accelerator(name string) error {
 	if name == "gpu" {
 		return fmt.Errorf("%q is not one of %s%s", name, strings.Join(accelerators, ", "), text.DidYouMean("cuda"))
@@ -136,7 +136,7 @@ func port(text string) error {
 	return nil
 }
 
-// portOrDefault also allows 0: the port from ssh's configuration.
+// portOrDefault also allows 0, which means the port from ssh's configuration.
 func portOrDefault(text string) error {
 	if text == "0" {
 		return nil
@@ -184,7 +184,7 @@ func readable[Value any](read func(string) (Value, error)) func(string) error {
 }
 
 func share(text string) error {
-	if part, err := strconv.ParseFloat(text, 64); err != nil || !(part >= 0 && part <= 1) { // also refuses NaN
+	if part, err := strconv.ParseFloat(text, 64); err != nil || !(part >= 0 && part <= 1) { // this condition also refuses NaN
 		return fmt.Errorf("must be between 0 and 1: %s", text)
 	}
 	return nil

@@ -26,20 +26,21 @@ import (
 	"preflight/remote/ssh"
 )
 
-// viaAuto is srun in a Slurm job that has all nodes of the launch, if the launch uses srun, or if
-// it does not use ssh and one of the first nodes refuses ssh. In all other cases it is ssh: a
-// launch that uses ssh needs ssh checked.
+// viaAuto means srun or ssh. It means srun only in a Slurm job that has all nodes of the launch. In
+// addition, the launch must use srun, or it must not use ssh and one of the first nodes must refuse
+// ssh. In all other cases it means ssh, because preflight must check ssh for a launch that uses
+// ssh.
 const viaAuto = "auto"
 
-// sshProbes is the number of nodes on which autoCarrier tries ssh before the run. It starts nothing
-// on them. sshProbeTimeout is the time limit for each.
+// sshProbes is the number of nodes on which autoCarrier tries an ssh login before the run. It
+// starts nothing on these nodes. sshProbeTimeout is the time limit for each node.
 const (
 	sshProbes       = 3
 	sshProbeTimeout = 3 * time.Second
 )
 
-// autoCarrier returns the carrier that auto stands for. refusal is the error because of which it is
-// not ssh; it is nil if the launch itself decides.
+// autoCarrier returns the carrier that auto stands for. refusal is the error that ruled out ssh. It
+// is nil if the launch itself decides.
 func (c *Config) autoCarrier(ctx context.Context, p launch.Prediction) (name string, refusal error) {
 	if _, err := exec.LookPath(srun.Name); err != nil || !p.SlurmJob {
 		return sshName, nil
@@ -67,11 +68,12 @@ func (c *Config) autoCarrier(ctx context.Context, p launch.Prediction) (name str
 	return sshName, nil
 }
 
-// refusals are errors with which a node refuses ssh for this account, or altogether. Other
-// problems with keys, and nodes that do not answer, are for the run to report.
+// refusals lists causes with which a node refuses ssh for this account, or for everybody. The run
+// reports other problems with keys, and nodes that do not answer.
 var refusals = []remote.Cause{remote.Refused, remote.NoJob, remote.AccountClosed, remote.KeysRefused, remote.PasswordOnly}
 
-// refuses returns the error if a node refuses a login over ssh, nil if it does not.
+// refuses returns the error if a node refuses a login over ssh. It returns nil if the node does not
+// refuse.
 func refuses(ctx context.Context, by remote.Carrier, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, sshProbeTimeout)
 	defer cancel()
@@ -93,7 +95,7 @@ type carrier struct {
 	open func(*Config, preflight.Plan) (remote.Carrier, error)
 }
 
-// carriers are the ways to reach the nodes.
+// carriers lists the ways to reach the nodes.
 var carriers = []carrier{
 	{sshName, func(c *Config, plan preflight.Plan) (remote.Carrier, error) {
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
@@ -127,7 +129,7 @@ func viaNames() []string {
 	return names
 }
 
-// carrier returns the carrier of --via. The value has been checked before.
+// carrier returns the carrier of --via, whose value has been checked before.
 func (c *Config) carrier(ctx context.Context, plan preflight.Plan) (remote.Carrier, error) {
 	name := c.Via
 	if name == viaAuto || name == "" {
@@ -148,10 +150,11 @@ func enterable(text string) error {
 	return err
 }
 
-// inside returns a function that gives the command which enters the container on a node. --in comes
-// first; of several entries in the configuration file, the last one that names the node applies.
+// inside returns a function that returns the command which enters the container on a node. --in
+// overrides the configuration file. If several entries of the file name the node, the last one
+// applies.
 func (c Config) inside() func(node string) []string {
-	if words, _ := inside.Words(c.In); words != nil || c.places["in"] != "" { // checked before
+	if words, _ := inside.Words(c.In); words != nil || c.places["in"] != "" { // the value of --in was checked before
 		return func(node string) []string { return inside.Of(words, node) }
 	}
 	return func(node string) []string {

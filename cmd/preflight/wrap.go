@@ -23,7 +23,7 @@ import (
 	"preflight/launch/args"
 )
 
-// commandOnly accepts arguments only after a "--". They are the launch to check.
+// commandOnly accepts arguments only after a "--". These arguments are the launch to check.
 func commandOnly(cmd *cobra.Command, words []string) error {
 	before := words
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
@@ -33,8 +33,8 @@ func commandOnly(cmd *cobra.Command, words []string) error {
 		}
 	}
 	if len(before) > 0 && args.Begins(before[0]) {
-		// pflag has read the options among these words as preflight's, so the hint shows the words
-		// as typed.
+		// pflag has read the options among these words as preflight's options, so the hint shows
+		// the words as they were typed.
 		typed := secret.Arguments(os.Args[max(slices.Index(os.Args, before[0]), 0):])
 		for i, word := range typed {
 			typed[i] = text.Quote(word)
@@ -44,12 +44,12 @@ func commandOnly(cmd *cobra.Command, words []string) error {
 	return noArguments(cmd, before)
 }
 
-// assignment matches a variable before a command, as a shell reads it.
+// assignment matches the start of a variable assignment before a command, as a shell reads it.
 var assignment = regexp.MustCompile(`^[A-Za-z_]\w*=`)
 
-// setAssignments sets the variables before a command, with or without env, and returns the command
-// that follows and the names of the variables. The effect is the same as that of variables before
-// preflight.
+// setAssignments sets the variables that are assigned before a command, with or without env. It
+// returns the command that follows and the names of the variables. The effect is the same as if the
+// variables were assigned before preflight.
 func setAssignments(words []string) (command, names []string) {
 	command = words
 	if len(words) > 1 && words[0] == "env" && assignment.MatchString(words[1]) {
@@ -67,14 +67,14 @@ func setAssignments(words []string) (command, names []string) {
 
 // typedLaunch is a launch as it was typed, and the command that preflight checks.
 type typedLaunch struct {
-	words   []string // what preflight starts in the end
-	command []string // the launch command, also if a script starts it
+	words   []string // the words that preflight starts at the end
+	command []string // the launch command, even if a script starts it
 	dir     string   // the directory that a script changes to; "" if it does not
 	set     []string // names of the variables that the words or the script set
 }
 
-// readTyped reads the words after "--". It sets the variables that stand before the command, or
-// that the script exports, and finds the launch command that the script starts.
+// readTyped reads the words after "--". It sets the variables that are assigned before the command
+// or that the script exports, and finds the launch command that the script starts.
 func readTyped(words []string) (t typedLaunch, err error) {
 	t.words, t.set = setAssignments(words)
 	t.command = t.words
@@ -98,16 +98,16 @@ func readTyped(words []string) (t typedLaunch, err error) {
 	return t, nil
 }
 
-// launchFlagNames are the flags that a launch command has, too. preflight checks the command
-// exactly as it stands, so they must be options of the command. Only the command itself can decide
-// whether -H and -w apply.
+// launchFlagNames lists the flags that a launch command also has. preflight checks the command
+// exactly as it was typed, so these flags must be options of the command. Only the command itself
+// can decide whether -H and -w apply.
 var launchFlagNames = []string{"include", "exclude", "num_nodes", "num_gpus", "force_multi", "master_addr", "master_port", "launcher", "ssh_port", "rendezvous", "rdzv_endpoint"}
 
 func decidedByCommand(flag *pflag.Flag) bool {
 	return slices.Contains(launchFlagNames, strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
-// commandDecides refuses flags that describe the launch if there is a launch command.
+// commandDecides refuses flags that describe the launch if the user typed a launch command.
 func commandDecides(cmd *cobra.Command, command []string) error {
 	if len(command) == 0 {
 		if dry := cmd.Flags().Lookup("dry-run"); dry != nil && dry.Changed && !cmd.Flags().Changed("accept") {
@@ -128,8 +128,8 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 }
 
 // wrongMachine explains why starting the command on this machine would be useless, although the
-// launch can work: the command must be started on every host, and this machine is none of them. It
-// returns "" if the command may start here.
+// launch can work. The reason is that the command must be started on every host, and this machine
+// is not a host of the launch. wrongMachine returns "" if the command may start on this machine.
 func wrongMachine(r checks.Report) string {
 	byHand := r.Launch.Torchrun() || r.Launch.NoSSH
 	if !byHand || len(r.Launch.Hosts) < 2 || r.LaunchedFrom != "" {
@@ -138,8 +138,8 @@ func wrongMachine(r checks.Report) string {
 	return fmt.Sprintf("this command must be started on each of the %d nodes, and this machine is none of them", len(r.Launch.Hosts))
 }
 
-// startLaunch replaces this process with the launch and does not change its arguments. It returns
-// only if that fails.
+// startLaunch replaces this process with the launch and does not change the launch's arguments. It
+// returns only if that fails.
 func startLaunch(command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {

@@ -86,8 +86,8 @@ const (
 	// busyPart sets how late a busy process must be at least during a wait: the length of the wait
 	// divided by busyPart.
 	busyPart = 4
-	// busyTime is the minimum delay of a busy process. A shorter delay shows nothing about the time
-	// that others had.
+	// busyTime is the minimum delay of a busy process, because a short wait shows nothing about the
+	// time that other processes had.
 	busyTime = 200 * time.Millisecond
 )
 

@@ -20,8 +20,8 @@ func Named(name string) bool {
 	return false
 }
 
-// NamedThroughout reports whether the last word of a name belongs only to secrets. That is so for
-// credentials but not for key_of.
+// NamedThroughout reports whether the last word of a name names a secret, as in credentials but not
+// in key_of. Such a name belongs only to secrets.
 func NamedThroughout(name string) bool {
 	words := nameWords(name)
 	return len(words) > 0 && secretAt(words, len(words)-1)

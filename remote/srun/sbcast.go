@@ -21,8 +21,7 @@ import (
 const (
 	// quiet is how long no further node may have asked for a file before the waiting nodes get it.
 	quiet = time.Second
-	// sbcastTime is the time limit for the transfer. Starting the step that the transfer needs has
-	// the same limit.
+	// sbcastTime is the time limit for starting the step and for the transfer together.
 	sbcastTime = 10 * time.Second
 	// tidying is the time limit for the nodes to remove the rest of the file.
 	tidying = 4 * time.Second

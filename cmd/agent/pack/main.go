@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pack compresses the agents in a directory, and writes the overlay that makes a build
-// embed them in preflight:
+// Command pack compresses the agents in a directory, and writes the overlay with which a build
+// embeds them in preflight:
 //
 //	go run ./cmd/agent/pack DIRECTORY
 //	go build -overlay DIRECTORY/overlay.json ./cmd/preflight
 //
-// It refuses files that are not programs for Linux. With the same Go release it turns the same
-// agent into the same bytes.
+// It refuses files that are not programs for Linux. With the same Go release, the same agent always
+// gives the same bytes.
 package main
 
 import (

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package agents holds the programs that preflight copies to the nodes. `make build` and `make
-// cross` compile cmd/agent for several kinds of machines and embed the results here, so that one
-// preflight serves every node from any machine.
+// cross` compile cmd/agent for several kinds of machines and embed the results in this package. One
+// preflight on any machine then serves every kind of node.
 //
-// A build embeds only what it has just compiled. No agent is ever left in this tree, and a plain
-// `go build` embeds none. Such a preflight sends itself, and serves only nodes like this machine.
+// A build embeds only the agents that it has just compiled. No agent stays in this tree, and a
+// plain `go build` embeds none. Such a preflight sends itself, and serves only nodes like this
+// machine.
 package agents
 
 import (
@@ -58,16 +59,17 @@ func (s set) static() bool {
 	return false
 }
 
-// OwnStatic is like Static, for this program as its own agent.
+// OwnStatic works like Static, for this program as its own agent.
 func OwnStatic() bool {
 	own, err := remote.Own("linux", runtime.GOARCH)
 	return err == nil && own.Loader == ""
 }
 
-// set holds agents by the file names that cmd/agent/pack gives them.
+// set maps the file names that cmd/agent/pack gives to agents.
 type set map[string]*remote.Binary
 
-// open reads the header of every agent. The rest of an agent is read once, when a node needs it.
+// open reads the header of every agent. It reads the rest of an agent once, when a node needs the
+// agent.
 func open(files fs.FS) (set, error) {
 	names, err := fs.Glob(files, "*.gz")
 	if err != nil {

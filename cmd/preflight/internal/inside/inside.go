@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inside reads the command that enters a container on a node, such as docker exec -i train.
+// Package inside parses the command that enters a container on a node, such as docker exec -i
+// train.
 //
 // It refuses text that needs a shell, such as $NAME, pipes and patterns. On the nodes no shell
-// reads these words, and the shell of the launching machine would use the wrong machine's values.
+// reads these words, and the shell of the launching machine would use that machine's values.
 package inside
 
 import (
@@ -91,17 +92,17 @@ func refuseExpansion(parts []syntax.WordPart) error {
 	return nil
 }
 
-// pattern matches text that a shell would expand to files or to several words, without a backslash
-// before it.
+// pattern matches text that a shell would expand to file names or to several words, unless a
+// backslash precedes it.
 var pattern = regexp.MustCompile(`(^|[^\\])(\\\\)*([*?[]|\{[^}]*(,|\.\.))`)
 
-// nodePlaceholder stands for the node's name, without a user.
+// nodePlaceholder stands for the name of the node without its user.
 const nodePlaceholder = "{node}"
 
 var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 
-// Of returns the words for a node, with its name in place of the placeholder. nil stays nil, which
-// means the node itself.
+// Of returns the words for a node, with the node's name in place of the placeholder. It returns nil
+// for nil, which means the node itself.
 func Of(words []string, node string) (of []string) {
 	for _, word := range words {
 		of = append(of, strings.ReplaceAll(word, nodePlaceholder, hostfile.Bare(node)))

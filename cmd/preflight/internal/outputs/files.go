@@ -29,8 +29,9 @@ type Product struct {
 func Run() Product { return Product{Formats: formats.Names()} }
 
 // Writable checks the outputs before the run. It refuses outputs that could not be written after
-// it, that would replace a file worth keeping, or whose format the command does not write. those
-// maps what the command reads, such as "the hostfile", to the path, which may be "".
+// the run, that would replace a file worth keeping, or whose format the command does not write.
+// those maps names of the command's inputs, such as "the hostfile", to their paths, which may be
+// "".
 func Writable(outputs []Output, written Product, those map[string]string, onTerminal bool) error {
 	for _, o := range outputs {
 		switch {
@@ -55,7 +56,8 @@ func Writable(outputs []Output, written Product, those map[string]string, onTerm
 	return nil
 }
 
-// unknownFormat returns an error that lists the known formats, or names the near one.
+// unknownFormat returns an error that names the known format with a similar name. If there is none,
+// the error lists the known formats.
 func (o Output) unknownFormat(known []string) error {
 	if slices.Contains(formats.Names(), o.Format) {
 		return usage.WithHint(fmt.Errorf("%s: this command does not write %s", o.Asked, o.Format), "it writes only %s: -o %s=%s", usage.Words(strings.Join(known, ", ")), known[0], o.Path)
@@ -64,7 +66,7 @@ func (o Output) unknownFormat(known []string) error {
 		"formats are %s; for a file of this name: ./%s=%s", usage.Words(strings.Join(known, ", ")), o.Format, o.Path)
 }
 
-// writable is [Writable] for one output.
+// writable works like [Writable] for one output.
 func (o Output) writable(those map[string]string, isSnapshot bool) error {
 	if o.Printed() {
 		return nil
@@ -87,7 +89,7 @@ func (o Output) writable(those map[string]string, isSnapshot bool) error {
 		}
 	}
 	if stream(info) != nil || !info.Mode().IsRegular() {
-		return nil // /dev/null or a pipe holds nothing to lose, and reading it may block
+		return nil // /dev/null or a pipe has no content to lose, and reading it may block
 	}
 	if o.isAdded() {
 		return nil
@@ -96,7 +98,7 @@ func (o Output) writable(those map[string]string, isSnapshot bool) error {
 }
 
 // stream returns standard output or standard error if the file is one of them, nil otherwise. The
-// shell holds such a file open, and later output must follow the report.
+// shell has such a file open, and later output must follow the report.
 func stream(info fs.FileInfo) *os.File {
 	for _, open := range []*os.File{os.Stdout, os.Stderr} {
 		if ours, err := open.Stat(); err == nil && os.SameFile(ours, info) {
@@ -122,7 +124,7 @@ func (o Output) target() string {
 	return path
 }
 
-// Creatable reports an error if the file cannot be created. To find out, it creates and removes
+// Creatable returns an error if the file cannot be created. To test this, it creates and removes
 // another file in the same directory.
 func (o Output) Creatable() error {
 	file, err := beside(o.Path)
@@ -132,22 +134,24 @@ func (o Output) Creatable() error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// beside creates a temporary file in the directory of another file. Its name contains the other's
-// name but has another ending, so that programs which collect files by their ending ignore it.
+// beside creates a temporary file in the directory of another file. The temporary name contains the
+// other file's name but has another extension, so that programs which collect files by extension
+// ignore it.
 func beside(path string) (*os.File, error) {
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text())
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 }
 
-// reportStart matches the start of every JSON report that preflight writes, and snapshotStart that
-// of a normalized snapshot.
+// reportStart matches the start of every JSON report that preflight writes. snapshotStart matches
+// the start of a normalized snapshot.
 var (
 	reportStart   = regexp.MustCompile(`^\{\s*"schema"\s*:\s*\d`)
 	snapshotStart = regexp.MustCompile(`^\{\s*"schema"\s*:\s*\d+\s*,\s*"normalized"\s*:\s*true\b`)
 )
 
 // replaceable refuses to replace a .json file that is not a report, such as a DeepSpeed
-// configuration. It also refuses to replace a normalized snapshot with anything but another one.
+// configuration. It also refuses to replace a normalized snapshot with anything but another
+// normalized snapshot.
 func (o Output) replaceable(isSnapshot bool) error {
 	file, err := os.OpenFile(o.Path, os.O_RDWR, 0)
 	if err != nil {
@@ -167,9 +171,9 @@ func (o Output) replaceable(isSnapshot bool) error {
 	return nil
 }
 
-// isAdded reports whether the report is appended to a file that holds other reports. On GitHub
-// Actions, every command of a step appends to the summary of the step (docs.github.com, "Workflow
-// commands", Adding a job summary).
+// isAdded reports whether the report is appended to a file with other reports. On GitHub Actions,
+// every command of a step appends to the summary of the step (docs.github.com, "Workflow commands",
+// Adding a job summary).
 func (o Output) isAdded() bool {
 	path := os.Getenv(o.row().AddedTo)
 	return path != "" && !o.Printed() && o.isAlso(Output{Path: path})
@@ -214,10 +218,10 @@ func (o Output) Put(text []byte) error {
 	return nil
 }
 
-// putInPlace overwrites a file that cannot be renamed to, because it is a mount point (the
-// termination log of Kubernetes, a single file of docker -v) or because its directory is not
-// writable. why is that error. putInPlace truncates the old content last, so that a reader may see
-// parts of both reports, but never an empty file.
+// putInPlace overwrites a file that cannot be replaced by a rename. The file is a mount point (the
+// termination log of Kubernetes, a single file of docker -v), or its directory is not writable. why
+// is the error of the rename. putInPlace truncates the old content last. A reader may see parts of
+// both reports, but never an empty file.
 func (o Output) putInPlace(text []byte, there fs.FileInfo, why error) error {
 	if there == nil {
 		return o.cannot(why)
@@ -245,8 +249,8 @@ func (o Output) add(text []byte) error {
 	return o.cannot(errors.Join(err, file.Close()))
 }
 
-// feed writes to something that is not a regular file. A named pipe must already have a reader.
-// Waiting for one would look like a run that does not end.
+// feed writes to a file that is not a regular file. A named pipe must already have a reader,
+// because waiting for one would look like a run that does not end.
 func (o Output) feed(text []byte) error {
 	file, err := os.OpenFile(o.Path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ENXIO) {

@@ -26,7 +26,7 @@ import (
 	"preflight/report/formats"
 )
 
-// Output is one format of a report and the file it goes to.
+// Output is one format of a report and the file to which the report is written.
 type Output struct {
 	Asked  string // what the user typed: "-o junit=report.xml"
 	Format string
@@ -36,14 +36,14 @@ type Output struct {
 // Printed reports whether the output goes to standard output.
 func (o Output) Printed() bool { return o.Path == "-" }
 
-// row returns the format's row in the table, an empty row for an unknown format.
+// row returns the format's row in the table of formats, an empty row for an unknown format.
 func (o Output) row() formats.Format {
 	row, _ := formats.Of(o.Format)
 	return row
 }
 
-// formatWord matches a word before "=" that is meant to be a format, known or not. A path of this
-// form must be written as ./NAME=….
+// formatWord matches a word before "=" that is meant to be a format, known or not. A path that
+// begins with such a word and "=" must be written as ./NAME=….
 var formatWord = regexp.MustCompile(`^[A-Za-z]+$`)
 
 // followedByFormat matches a comma between two outputs. Any other comma belongs to a path.
@@ -54,23 +54,23 @@ func (o Output) isBareFormat() bool {
 	return !o.row().Hosts && strings.HasSuffix(o.Asked, " "+o.Path) && slices.Contains(formats.Names(), o.Path)
 }
 
-// textEndings are the endings of plain text. A name without an ending is plain text, too.
+// textEndings lists the extensions of plain text. A file without an extension is plain text, too.
 var textEndings = []string{".txt", ".text", ".log", ".out"}
 
-// formatEnding matches an ending that may stand for a format. A date or a number does not.
+// formatEnding matches an extension that may stand for a format, which a date or a number does not.
 var formatEnding = regexp.MustCompile(`^\.[A-Za-z]+$`)
 
-// hasStrangeEnding reports whether a file would get text although its ending stands for another,
+// hasStrangeEnding reports whether a file would get text although its extension stands for another,
 // unknown format: report.sarif.
 func (o Output) hasStrangeEnding() bool {
 	ending := strings.ToLower(filepath.Ext(o.Path))
 	return o.Format == formats.Text && strings.HasSuffix(o.Asked, " "+o.Path) && formatEnding.MatchString(ending) && !slices.Contains(textEndings, ending)
 }
 
-// Of returns the outputs of a report. Every -o is PATH or FORMAT=PATH. The ending of a PATH selects
-// the format; if it is unknown, the format is that of --format. lists are the host lists. Of adds
-// standard output, in the format of --format, unless another output has that format or goes to
-// standard output. place is where -o was set, in words for the user.
+// Of returns the outputs of a report. Every -o is PATH or FORMAT=PATH. The extension of a PATH
+// selects the format. If the extension is unknown, the format is that of --format. lists are the
+// host lists. Of adds standard output, in the format of --format, unless another output has that
+// format or goes to standard output. place says where -o was set, in words for the user.
 func Of(format, place string, values []string, lists ...Output) (all []Output) {
 	for _, value := range values {
 		for _, one := range split(value) {
@@ -101,7 +101,7 @@ func parse(place, text, format string) Output {
 	if format, path, isPair := strings.Cut(text, "="); isPair && formatWord.MatchString(format) {
 		o.Format, o.Path = format, path
 		if _, known := formats.Of(format); !known {
-			o.Format = cmp.Or(formats.ByEnding("."+format), format) // an ending works like a name: "prom", "md"
+			o.Format = cmp.Or(formats.ByEnding("."+format), format) // an extension works like a name: "prom", "md"
 		}
 	}
 	return o
@@ -127,7 +127,8 @@ func Known(text string) error {
 	return nil
 }
 
-// Relative returns the text of outputs with their paths changed by move. The formats stay.
+// Relative returns the text of outputs with their paths changed by move. It does not change the
+// formats.
 func Relative(text string, move func(path string) string) string {
 	moved := split(text)
 	for i, one := range moved {
@@ -156,7 +157,7 @@ func distinct(outputs []Output) error {
 	return nil
 }
 
-// isAlso reports whether two outputs go to the same file, even under different names.
+// isAlso reports whether two outputs go to the same file, even if its names differ.
 func (o Output) isAlso(other Output) bool {
 	if o.Printed() || other.Printed() {
 		return o.Path == other.Path
@@ -166,8 +167,8 @@ func (o Output) isAlso(other Output) bool {
 	return o.target() == other.target() || err == nil && unknown == nil && os.SameFile(info, known)
 }
 
-// Deliver renders and writes every output, files first, because a reader of the printed report may
-// look for them. It goes on after an output that fails.
+// Deliver renders and writes every output. It writes files first, because a reader of the printed
+// report may look for them. If an output fails, Deliver continues with the others.
 func Deliver(outputs []Output, render func(io.Writer, string, report.Style) error) error {
 	var problems *multierror.Error
 	printed := slices.ContainsFunc(outputs, Output.Printed)

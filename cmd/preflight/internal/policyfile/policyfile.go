@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policyfile reads preflight.yaml: the settings, and the requirements of a team.
+// Package policyfile reads preflight.yaml, which contains settings and the requirements of a team.
 //
-// It does not guess. Every mistake is an error with its line, and Read returns all of them at once,
-// from the top of the file to its end. An unknown key is a mistake, because a typo would silently
-// change nothing. The package reads the YAML itself: viper knows no lines and changes the spelling
-// of keys.
+// It does not guess. Every mistake is an error with its line, and Read returns all errors at once,
+// from the top of the file to its end. An unknown key is a mistake, because a misspelt key would
+// silently have no effect. The package reads the YAML itself, because viper knows no lines and
+// changes the spelling of keys.
 package policyfile
 
 import (
@@ -33,14 +33,14 @@ import (
 	"preflight/internal/text"
 )
 
-// mostOfFile is larger than any policy. It protects against a large file or an endless device that
-// was named by mistake.
+// mostOfFile is a limit in bytes above the size of any policy. It protects against a large file or
+// an endless device that was named by mistake.
 const mostOfFile = 1 << 20
 
-// Setting describes a setting that the file may hold.
+// Setting describes a setting that the file may contain.
 type Setting struct {
 	Key   string
-	List  bool                  // whether it takes several values
+	List  bool                  // the setting takes several values
 	Takes string                // the kind of value, in words: "a duration like 30s or 2m"
 	Split func(string) []string // splits a text into values
 	Wrong func(string) error    // returns an error for a value that is not allowed
@@ -50,9 +50,9 @@ type Setting struct {
 // defects.
 type Policy struct {
 	File       string           // "" if there is no file
-	Settings   map[string]Value // by key
+	Settings   map[string]Value // maps keys to values
 	Expect     []checks.Expectation
-	Off        []string // check IDs
+	Off        []string // IDs of checks
 	Severities map[string]checks.Severity
 	Drift      []checks.DriftSeverity
 	Waivers    []checks.Waiver
@@ -61,13 +61,13 @@ type Policy struct {
 	In         []In
 }
 
-// In is the container that the ranks run in, on some nodes.
+// In describes the container in which the ranks run on some nodes.
 type In struct {
 	Nodes []string // nil for all nodes
-	Words []string // the command that enters it; nil for the node itself
+	Words []string // the command that enters the container; nil means the node itself
 }
 
-// Value holds the values of one setting in the file, and their place.
+// Value holds the values of one setting in the file, and the place where they are set.
 type Value struct {
 	At     string // "preflight.yaml:3"
 	Values []string
@@ -117,7 +117,7 @@ func (f *file) settings(root *yaml.Node, all []Setting) map[string]Value {
 	return set
 }
 
-// values returns the values of a setting, and reports the ones that are not allowed.
+// values returns the values of a setting, and reports values that are not allowed.
 func (f *file) values(s Setting, node *yaml.Node) (all []string) {
 	nodes := []*yaml.Node{node}
 	if s.List && node.Kind == yaml.SequenceNode {
@@ -159,7 +159,7 @@ func Unreadable(name string, err error) error {
 	return fmt.Errorf("configuration file %s: %w", name, usage.Reason(err))
 }
 
-// sections are the keys of a configuration file that are not settings.
+// sections lists the keys of a configuration file that are not settings.
 var sections = []string{"expect", "groups", "known_bad", "severity", "waivers"}
 
 func (f *file) policy(document map[string]*yaml.Node) Policy {
@@ -185,7 +185,7 @@ func (f *file) policy(document map[string]*yaml.Node) Policy {
 	return s
 }
 
-// perNode is the setting that a list may set differently for some nodes.
+// perNode is the setting that may have a list of entries, with different values for some nodes.
 const perNode = "in"
 
 func (e entry) inside() (in In) {
@@ -223,7 +223,7 @@ func (f *file) readGroups(node *yaml.Node) (groups []checks.Group) {
 	return groups
 }
 
-// groupName matches a group in a node set: after the start, a comma or a blank.
+// groupName matches a group in a node set, at its start or after a comma or white space.
 var groupName = regexp.MustCompile(`(^|[,\s])@([A-Za-z0-9_-]+)`)
 
 // nodeSet returns the nodes of an entry's node sets, with groups replaced by their nodes.
@@ -262,13 +262,14 @@ func (e entry) expectation() (stated checks.Expectation) {
 	return stated
 }
 
-// Check is the check of the policy itself. Patterns do not change its severity.
+// Check is the ID of the check for the policy itself. Patterns do not change its severity.
 const Check = "policy"
 
-// weights are the allowed severities.
+// weights lists the allowed severities.
 var weights = []string{string(checks.Error), string(checks.Warning), string(checks.Off)}
 
-// driftSeverities returns the severities of drift for single facts, groups of facts and topics.
+// driftSeverities returns the severities of drift that an entry sets for single facts, groups of
+// facts and topics.
 func (e entry) driftSeverities() (all []checks.DriftSeverity) {
 	pairs := []entry{e}
 	if severity := e.keys["severity"]; severity.Kind == yaml.MappingNode {
@@ -283,10 +284,10 @@ func (e entry) driftSeverities() (all []checks.DriftSeverity) {
 	return all
 }
 
-// severities sets the severities of checks, or switches them off. An entry with a check's name wins
-// over a pattern such as gpu-*, and a later pattern wins over an earlier one.
+// severities sets the severities of checks, or switches checks off. An entry with a check's name
+// overrides a pattern such as gpu-*, and a later pattern overrides an earlier pattern.
 func (f *file) severities(entries []entry, s *Policy) {
-	weighs, named := map[string]checks.Severity{}, map[string]string{} // severity by check; place of the entry with its name
+	weighs, named := map[string]checks.Severity{}, map[string]string{} // severity of each check; place of the entry that names the check
 	for _, entry := range entries {
 		pattern := entry.text("check")
 		if pattern == checks.DriftID && (entry.keys["fact"] != nil || entry.keys["severity"].Kind == yaml.MappingNode) {
@@ -350,14 +351,14 @@ func (e entry) knownBad() (bad checks.KnownBad) {
 	return bad
 }
 
-// NoCheck returns the error text for an unknown check, with the check that was likely meant.
+// NoCheck returns the error text for an unknown check, with the check that the user likely meant.
 func NoCheck(id string) string {
 	var ids []string
 	for _, check := range catalogue.Catalogue {
 		ids = append(ids, check.ID)
 	}
 	near := usage.Nearest(id, ids)
-	if near == "" && len(id) >= leastPart { // people often use a part of the name
+	if near == "" && len(id) >= leastPart { // people often type a part of the name
 		part := func(name string) bool { return slices.Contains(strings.Split(name, "-"), strings.ToLower(id)) }
 		if at := slices.IndexFunc(ids, part); at >= 0 {
 			near = text.DidYouMean(ids[at])
@@ -366,10 +367,10 @@ func NoCheck(id string) string {
 	return fmt.Sprintf("unknown check %q%s", id, near)
 }
 
-// leastPart is the minimum length of a part of a name that NoCheck recognises.
+// leastPart is the minimum number of characters of a part of a name that NoCheck recognises.
 const leastPart = 3
 
-// ChecksNamed returns the IDs that match a name or a pattern (gpu-*).
+// ChecksNamed returns the IDs of the checks that match a name or a pattern (gpu-*).
 func ChecksNamed(pattern string) []string {
 	var ids []string
 	for _, check := range catalogue.Catalogue {

@@ -22,18 +22,18 @@ import (
 // file reads a configuration file and collects its problems.
 type file struct {
 	name     string
-	groups   map[string]string // name → node set
+	groups   map[string]string // maps the name of a group to its node set
 	problems []problem
 }
 
-// problem is an error that the user has to fix, and its line.
+// problem is an error that the user has to fix, and the line of the file that it is about.
 type problem struct {
 	line int
 	err  error
 }
 
-// at returns the place of a node, such as "preflight.yaml:12", or only the file if the line is
-// unknown.
+// at returns the place of a node, such as "preflight.yaml:12". If the line is unknown, it returns
+// only the file.
 func (f *file) at(node *yaml.Node) string {
 	if node.Line == 0 {
 		return f.name
@@ -60,8 +60,8 @@ func (f *file) err() error {
 	return all.ErrorOrNil()
 }
 
-// document returns the root of a YAML text, an empty node for an empty text. It returns nil if the
-// text is not YAML, or if tidy refuses a node.
+// document returns the root of a YAML text, or an empty node for an empty text. It returns nil if
+// the text is not YAML, or if tidy refuses a node.
 func (f *file) document(text string) *yaml.Node {
 	lines := strings.Split(text, "\n")
 	decoder := yaml.NewDecoder(strings.NewReader(text))
@@ -95,8 +95,8 @@ var (
 	unclosed = regexp.MustCompile(`: +("[^"\n#]*|'[^'\n#]*)(?:#[^"'\n]*)?$`)
 )
 
-// quoted reports a value that needs quotes, and returns the line with the quotes. It returns "" if
-// there is no such value.
+// quoted reports a value that needs quotes, and returns the line with quotes around the value. It
+// returns "" if the line has no such value.
 func (f *file) quoted(at *yaml.Node, line string) string {
 	found := sign.FindStringSubmatchIndex(line)
 	if found == nil {
@@ -111,7 +111,7 @@ func (f *file) quoted(at *yaml.Node, line string) string {
 	return line[:from] + strconv.Quote(value) + line[to:]
 }
 
-// notYAML reports an error of the parser. If a value without quotes is the cause, it reads the
+// notYAML reports an error of the parser. If a value without quotes is the cause, notYAML reads the
 // document again with the quotes, to find the other mistakes as well.
 func (f *file) notYAML(lines []string, err error) *yaml.Node {
 	message, at := strings.TrimPrefix(err.Error(), "yaml: "), &yaml.Node{}
@@ -177,8 +177,8 @@ func values(mapping *yaml.Node) map[string]*yaml.Node {
 	return all
 }
 
-// single reports whether a node is one value. The value keeps its spelling: a date stays a date,
-// and 3.10 keeps its zero.
+// single reports whether a node is a single value. The value keeps its spelling: a date stays a
+// date, and 3.10 keeps its zero.
 func (f *file) single(node *yaml.Node, where, must string) bool {
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
 		f.fault(node, "%s: must be %s", where, must)
@@ -199,8 +199,8 @@ type entry struct {
 // the first two keys of an entry: "shm.size: >=16GiB" is the fact and its value.
 var inShort = []string{"expect", "severity", checks.DriftID, perNode}
 
-// entries returns the entries of a section that have all required keys and values of the
-// right kind. Known keys that end in "?" are optional.
+// entries returns the entries of a section that have all required keys and values of the right
+// kind. Known keys that end in "?" are optional.
 func (f *file) entries(list *yaml.Node, section string, known ...string) (all []entry) {
 	var names []string
 	for _, key := range known {

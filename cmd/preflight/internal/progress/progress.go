@@ -2,7 +2,7 @@
 
 // Package progress shows the progress of a run on standard error.
 //
-// It does not delay the run, and does not repeat what the report says.
+// It does not delay the run, and does not repeat information from the report.
 package progress
 
 import (
@@ -25,7 +25,7 @@ import (
 	"preflight/remote"
 )
 
-// The values of --progress, named as container builders name them.
+// The values of --progress. Container builders use the same names.
 const (
 	Auto  = "auto"  // one live line, on a terminal only
 	Plain = "plain" // one line per step, for logs
@@ -41,22 +41,22 @@ const Cleaning fleet.Phase = "clean"
 const (
 	// tick is the time between two updates.
 	tick = 200 * time.Millisecond
-	// calm is how long the terminal stays empty. Most runs end soon after, and the line would only
-	// flicker.
+	// calm is how long the terminal stays empty at the start. Most runs end soon after that time,
+	// and the line would only flicker.
 	calm = 700 * time.Millisecond
 	// slowAfter is the time after which the line names a node that has not answered.
 	slowAfter = time.Second
 	// mostNamed is the maximum number of slow nodes in the line.
 	mostNamed = 3
 	// mostLosses is the maximum number of plain lines about lost nodes per phase. The report names
-	// all.
+	// all lost nodes.
 	mostLosses = 10
 	// firstReminder is the age of a phase at which a plain line names the slow nodes. The age
 	// doubles before each further line.
 	firstReminder = 5 * time.Second
 )
 
-// Progress takes the steps of a run and shows them on standard error. Only its own goroutine
+// Progress receives the steps of a run and shows them on standard error. Only its own goroutine
 // writes, so a blocked terminal or pipe does not delay the run.
 type Progress struct {
 	began time.Time
@@ -66,7 +66,7 @@ type Progress struct {
 	shown sync.WaitGroup
 
 	mu     sync.Mutex
-	phases []*phase // phases under way, in the order they began
+	phases []*phase // phases in progress, in the order in which they began
 	lines  string   // plain lines that are not yet written
 	drawn  string   // the line that the terminal shows
 }
@@ -78,7 +78,7 @@ type phase struct {
 	nodes    int           // number of nodes; 0 if only the launching machine works
 	done     int
 	lost     int
-	waits    []wait // longest first
+	waits    []wait // nodes that have not answered, the longest wait first
 }
 
 // wait is a node that has not answered yet.
@@ -124,11 +124,11 @@ func (p *Progress) show() {
 		case <-p.quit:
 			last = true
 		}
-		os.Stderr.WriteString(p.update(time.Now(), last)) // the run goes on if standard error is closed
+		os.Stderr.WriteString(p.update(time.Now(), last)) // the run continues if standard error is closed
 	}
 }
 
-// Take takes one step of the run.
+// Take records one step of the run.
 func (p *Progress) Take(event fleet.Event) {
 	if !p.none {
 		p.mu.Lock()
@@ -161,7 +161,7 @@ func (p *Progress) begin(now time.Time, event fleet.Event) {
 	}
 }
 
-// end takes the last step of a node or of a phase.
+// end records the last step of a node or of a phase.
 func (p *Progress) end(now time.Time, at *phase, event fleet.Event) {
 	at.waits = slices.DeleteFunc(at.waits, func(w wait) bool { return event.Node == "" || w.node == event.Node })
 	switch {
@@ -185,7 +185,7 @@ func (p *Progress) say(now time.Time, at *phase, what string) {
 	}
 }
 
-// update returns what to write to standard error now. last means that the run is over.
+// update returns the text to write to standard error now. last means that the run is over.
 func (p *Progress) update(now time.Time, last bool) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +237,7 @@ func (p *phase) state(now time.Time, parts ...string) string {
 	return cmp.Or(strings.Join(parts, ", "), "under way")
 }
 
-// reason returns why a node was lost, without its name and the phase.
+// reason returns why a node was lost, without the names of the node and the phase.
 func reason(err error) string {
 	if failure, ok := err.(*remote.Error); ok {
 		err = fmt.Errorf("%s: %w", failure.Cause, failure.Err)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usage words the mistakes of users, each with the way out.
+// Package usage makes the errors for mistakes of users. Each error can have a hint about what to
+// do.
 //
 // It does not print, and knows no flags or files.
 package usage
@@ -16,7 +17,7 @@ import (
 	"preflight/internal/text"
 )
 
-// Error is an error with a hint, the way out, which is printed on its own line.
+// Error is an error with a hint about what to do, which is printed on its own line.
 type Error struct {
 	error
 	Hint string
@@ -58,8 +59,8 @@ func Among(value string, choices []string) error {
 	return fmt.Errorf("%q is not one of %s%s", value, strings.Join(choices, ", "), Meant(value, choices))
 }
 
-// Nearest returns the end of an error: the word that was likely meant, or all words if they are
-// few.
+// Nearest returns the end of an error message: the word that the user likely meant, or all words if
+// there are only a few.
 func Nearest(word string, among []string) string {
 	if near := Meant(word, among); near != "" {
 		return near
@@ -70,7 +71,8 @@ func Nearest(word string, among []string) string {
 	return ""
 }
 
-// Meant returns the end of an error with the word that was likely meant, "" if none is near.
+// Meant returns the end of an error message with the word that the user likely meant, "" if none is
+// near.
 func Meant(word string, among []string) string {
 	return text.DidYouMean(text.Meant(word, among))
 }
