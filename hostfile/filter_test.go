@@ -33,7 +33,7 @@ func slotted(hosts []Host) string {
 }
 
 const (
-	older     = "0.15.1" // before the rules of --include changed
+	older     = "0.15.1" // the last release before the rules of --include changed
 	unchecked = "0.19.6" // the last release that does not check --include against the hostfile
 	newest    = ""
 )
@@ -46,8 +46,8 @@ func limits(nodes, gpus int) Filter {
 
 func (f Filter) by(deepspeed string) Filter { f.DeepSpeed = deepspeed; return f }
 
-// Each row was also run through parse_inclusion_exclusion in DeepSpeed's runner.py: with v0.15.1,
-// with 0.19.6 and, for the newest rules, with 0.19.8.
+// TestApply: each row was also run through parse_inclusion_exclusion in DeepSpeed's runner.py. That
+// was done with v0.15.1, with 0.19.6 and, for the newest rules, with 0.19.8.
 func TestApply(t *testing.T) {
 	const all = "w0=0 1 2 3; w1=0 1; w2=; u@w3=0"
 	const here = "single-host-runs-here"
@@ -206,8 +206,8 @@ func TestApplyReportsAllAtOnce(t *testing.T) {
 	}
 }
 
-// TestApplyWithoutStatedSlots checks hosts of -w, whose number of slots is unknown: the filters
-// keep them and do not check their slots.
+// TestApplyWithoutStatedSlots checks hosts of -w, whose number of slots is unknown. The filters
+// keep these hosts and do not check their slots.
 func TestApplyWithoutStatedSlots(t *testing.T) {
 	hosts := []Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	got, notes, err := exclude("a").Apply(hosts)

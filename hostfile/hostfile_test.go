@@ -53,12 +53,12 @@ func TestParseAccepts(t *testing.T) {
 		{"w slots=4.5\n", "w:4", "ignored-text"},
 		{"w slots=1_0\n", "w:1", "ignored-text"},
 		{"w slots=4 slots=8\n", "w:4", "ignored-text"},
-		// Line ends.
+		// Other line ends.
 		{"a slots=1\r\nb slots=2\r\n", "a:1 b:2", ""},
 		{"a slots=1\rb slots=2", "a:1 b:2", ""},
 		{"a slots=1\n\r\nb slots=2\r\r\n", "a:1 b:2", ""},
 		{"a slots=1\x0b\n", "a:1", ""},
-		// White space in Python.
+		// Characters that are white space in Python.
 		{"w\u00a0slots=4\n", "w:4", ""},
 		{"w\vslots=4\n", "w:4", ""},
 		{"w\fslots=4\n", "w:4", ""},
@@ -68,7 +68,7 @@ func TestParseAccepts(t *testing.T) {
 		{"w\u2028slots=4\n", "w:4", ""},
 		{"w\u3000slots=4\u2003\n", "w:4", ""},
 		{"\u1680\u202f# comment\nw\u205fslots=4\n", "w:4", ""},
-		// No white space in Python, and so a part of the name.
+		// Characters that are not white space in Python and therefore part of the name.
 		{"w\u200bx slots=4\n", "w\u200bx:4", ""},
 		{"w\u180ex slots=4\n", "w\u180ex:4", ""},
 		{"w slots=1²\n", "w:1", "ignored-text"},
@@ -90,7 +90,7 @@ func TestParseAccepts(t *testing.T) {
 		{"u@w slots=2\n", "u@w:2", ""},
 		{"\ufeffw slots=2\n", "\ufeffw:2", "byte-order-mark"},
 		{"-x slots=0 x\n", "-x:0", "pdsh-operator zero-slots ignored-text"},
-		// Different strings are different hosts.
+		// Names that are different strings are different hosts.
 		{"node1 slots=1\nnode1.domain slots=1\nNODE1 slots=1\n", "node1:1 node1.domain:1 NODE1:1", ""},
 	} {
 		hosts, notes, err := Parse(strings.NewReader(c.text), "hostfile", "")
@@ -179,9 +179,9 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestParseOlder holds lines that DeepSpeed before v0.8.0 accepts: two words, any key, a number
-// that int() reads, no comments. Each row was also run through fetch_hostfile of v0.7.7 on Python
-// 3.11.
+// TestParseOlder holds lines that DeepSpeed before v0.8.0 accepts: two words, any key, and a number
+// that int() reads. Comments are not allowed. Each row was also run through fetch_hostfile of
+// v0.7.7 on Python 3.11.
 func TestParseOlder(t *testing.T) {
 	const (
 		few   = "not enough values to unpack (expected 2, got 1)"
@@ -227,7 +227,7 @@ func TestParseOlder(t *testing.T) {
 	}
 }
 
-// The message lacked the f of an f-string before 0.9.4.
+// TestParseQuotesTheLineSince094: before 0.9.4, the message lacked the f of an f-string.
 func TestParseQuotesTheLineSince094(t *testing.T) {
 	for release, quoted := range map[string]string{"0.8.0": "{line}", "0.9.3": "{line}", "0.9.4": "w x", "": "w x"} {
 		_, _, err := Parse(strings.NewReader("w x\n"), "hostfile", release)
@@ -252,7 +252,8 @@ cluster/hostfile:5: "Slots=8" is not slots=N: write it in lower case, with N in 
 	}
 }
 
-// A program that was named by mistake is one error, however many lines it has.
+// TestParseStopsAtNoText: a program that was named by mistake gives one error, however many lines
+// it has.
 func TestParseStopsAtNoText(t *testing.T) {
 	_, _, err := Parse(strings.NewReader("\x7fELF\x00\nx\ny\n"), "/bin/ls", "")
 	if want := "/bin/ls: not a text file (it contains a NUL byte): check the path"; err == nil || err.Error() != want {
@@ -260,7 +261,8 @@ func TestParseStopsAtNoText(t *testing.T) {
 	}
 }
 
-// The user did not name the default path, so the error does not ask to correct it.
+// TestReadFileAtTheDefaultPath: the user did not name the default path, so the error does not ask
+// the user to correct it.
 func TestReadFileAtTheDefaultPath(t *testing.T) {
 	if _, err := os.Stat(DefaultPath); err == nil {
 		t.Skip(DefaultPath + " is there")

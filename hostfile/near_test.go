@@ -18,8 +18,8 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestMisspeltHostfile checks that the error of a missing hostfile names the file with a near
-// name in the same directory.
+// TestMisspeltHostfile checks that the error for a missing hostfile names the file with a near name
+// in the same directory.
 func TestMisspeltHostfile(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "hostfile"), []byte("w1 slots=1\n"), 0o600); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Rows marked p and n were also given to pdsh 2.34 (-Q -w) and to ClusterShell 1.9 (nodeset -e),
-// with the same result.
+// TestExpand: rows marked p were also given to pdsh 2.34 (-Q -w), and rows marked n to ClusterShell
+// 1.9 (nodeset -e). The results were the same.
 func TestExpand(t *testing.T) {
 	for set, want := range map[string]string{
 		"node1":                 "node1",                                       // p n
@@ -114,12 +114,13 @@ func TestFold(t *testing.T) {
 		{"b1 a1 b2", "b[1-2],a1"},
 		{"n1-ib n2-ib n3", "n[1-2]-ib,n3"},
 		{"10.0.0.1 10.0.0.2 10.0.1.2", "10.0.0.[1-2],10.0.1.2"},
-		// If a name has several numbers, the one that varies most is folded, or the last of equals.
+		// If a name has several numbers, Fold joins names by the number that varies most, or by the
+		// last of several equal ones.
 		{"r1n1 r1n2 r1n3 r2n1 r2n2 r2n3", "r1n[1-3],r2n[1-3]"},
 		{"r1n1 r2n1 r3n1", "r[1-3]n1"},
 		{"r1n1 r1n2 r2n1 r2n2", "r1n[1-2],r2n[1-2]"},
 		{"node1.rack7 node2.rack7", "node[1-2].rack7"},
-		// Names that cannot be folded are kept.
+		// Fold keeps names that it cannot join.
 		{"[fe80::1] [fe80::2]", "[fe80::1],[fe80::2]"},
 		{"fe80::1 fe80::2", "fe80::[1-2]"},
 		{"n[1-2] n1", "n[1-2],n1"},
@@ -131,8 +132,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestFoldReadsBack checks that Expand(Fold(x)) is the same set as x, and that the order of x
-// changes only the order of the items.
+// TestFoldReadsBack checks that Expand(Fold(x)) is the same set as x. The order of x may change
+// only the order of the items.
 func TestFoldReadsBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }

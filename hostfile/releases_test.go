@@ -14,10 +14,10 @@ func TestBefore(t *testing.T) {
 		{"2.4.9", "2.5", true},
 		{"2.5.0", "2.5", false},
 		{"2.10", "2.9", false},
-		{"2.5.0a0+git1234", "2.5", false}, // counts as its release
+		{"2.5.0a0+git1234", "2.5", false}, // a pre-release counts as its release
 		{"2.21.5", "2.23", true},
-		{"2.21.5+cuda12.4", "2.23", true}, // as NCCL's library prints its version
-		{"2.19.3-1", "2.19.3", false},     // as NCCL's tags are named
+		{"2.21.5+cuda12.4", "2.23", true}, // the form in which NCCL's library prints its version
+		{"2.19.3-1", "2.19.3", false},     // the form of NCCL's tags
 		{"", "2.5", false},
 		{"unknown", "2.5", false},
 		{"2.5", "unknown", false},

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// Root can read every file, so the thread reads this one as the user nobody.
+// TestReadFileUnreadable: root can read every file, so the thread reads this file as the user
+// nobody.
 func TestReadFileUnreadable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hostfile")
 	if err := os.WriteFile(path, []byte("w1 slots=2\n"), 0o000); err != nil {

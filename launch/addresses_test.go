@@ -51,8 +51,8 @@ func TestSharedAddresses(t *testing.T) {
 	}
 }
 
-// TestHoldsOthers: a machine with the address of one other is a duplicate. The addresses of a
-// machine that claims those of several others are ignored.
+// TestHoldsOthers: a machine with the address of one other machine is a duplicate. If a machine
+// claims the addresses of several others, its addresses are ignored.
 func TestHoldsOthers(t *testing.T) {
 	node := func(name, reached string, interfaces ...string) *facts.Node {
 		return &facts.Node{Name: name, Address: reached, Facts: facts.Facts{Net: launchtest.Net(interfaces...)}}
@@ -60,7 +60,7 @@ func TestHoldsOthers(t *testing.T) {
 	honest := []*facts.Node{node("w1", "10.0.0.1", "eth0 10.0.0.1/24"), node("w2", "10.0.0.2", "eth0 10.0.0.2/24"), node("w3", "10.9.0.3", "eth0 10.0.0.3/24")}
 	for name, c := range map[string]struct {
 		last   *facts.Node
-		holds  string // the nodes whose addresses it has
+		holds  string // the nodes whose addresses the machine claims
 		shared []string
 	}{
 		"its own":                        {node("w4", "10.0.0.4", "eth0 10.0.0.4/24"), "", nil},

@@ -89,7 +89,7 @@ func TestTorchCode(t *testing.T) {
 }
 
 func TestCodeFor(t *testing.T) {
-	const nccl = "sm_50 sm_60 sm_61 sm_70 sm_80 sm_90 compute_90" // 2.21.5
+	const nccl = "sm_50 sm_60 sm_61 sm_70 sm_80 sm_90 compute_90" // the GPUs for which NCCL 2.21.5 is built
 	for _, c := range []struct {
 		name, built, capability string
 		want                    GPUCode
@@ -141,7 +141,7 @@ func TestTorchFor(t *testing.T) {
 	}
 }
 
-// TestTorchForHasTheCode: the proposed wheel is never reported as lacking code for the GPU.
+// TestTorchForHasTheCode: preflight never reports that the proposed wheel lacks code for the GPU.
 func TestTorchForHasTheCode(t *testing.T) {
 	for _, capability := range []string{"3.7", "5.2", "6.1", "7.0", "7.5", "8.0", "8.9", "9.0", "10.0", "10.3", "12.0", "12.1"} {
 		for _, driver := range []struct{ version, cuda string }{{"470.256.02", "11.4"}, {"550.54.15", "12.4"}, {"570.124.06", "12.8"}, {"580.65.06", "13.0"}, {"590.44.01", "13.1"}} {

@@ -11,7 +11,7 @@ import (
 	"preflight/hostfile"
 )
 
-// TestWhatMPIRunStarts checks what mpirun starts on the nodes and what that connects to.
+// TestWhatMPIRunStarts checks what mpirun starts on the nodes and where that program connects to.
 func TestWhatMPIRunStarts(t *testing.T) {
 	hydra := facts.MPIRun{Version: "Hydra 4.0.2", Options: facts.OptionsHydra, Daemon: "/usr/bin/hydra_pmi_proxy"}
 	openMPI := facts.MPIRun{Version: "Open MPI 4.1.4", Options: facts.OptionsOpenMPI, Daemon: "orted"}
@@ -19,7 +19,7 @@ func TestWhatMPIRunStarts(t *testing.T) {
 		launcher         string
 		mpirun           facts.MPIRun
 		args             []string
-		variable         string // set where the launch is typed
+		variable         string // variable that is set where the launch is typed
 		change           func(*Prediction)
 		daemon, callBack string
 	}{

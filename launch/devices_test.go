@@ -71,7 +71,7 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// The exports depend on the machine on which the launch is typed.
+// TestExportsOfALoginNode: the exports depend on the machine on which the launch is typed.
 func TestExportsOfALoginNode(t *testing.T) {
 	machine := func(gpu *facts.GPU) *facts.Node {
 		head := seen("NCCL_DEBUG=INFO")

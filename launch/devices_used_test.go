@@ -19,8 +19,8 @@ func TestGPUsUsed(t *testing.T) {
 		name    string
 		p       Prediction
 		visible string // CUDA_VISIBLE_DEVICES
-		slots   []int  // used slots, as ranks number them
-		want    []int  // GPUs, of four
+		slots   []int  // used slots as the ranks number them
+		want    []int  // indexes of the used GPUs, out of four
 	}{
 		{"slots", Prediction{Launcher: "pdsh", Hosts: of(2, 3)}, "", []int{2, 3}, []int{2, 3}},
 		{"slots that launch.py sets", Prediction{Launcher: "pdsh", Hosts: of(2, 3)}, "0", []int{2, 3}, []int{2, 3}},
@@ -50,14 +50,15 @@ func TestGPUsUsed(t *testing.T) {
 	}
 }
 
-// ROCr's variable applies first, and HIP's selects from the rest. CUDA's variable counts if HIP's
-// is empty, and launch.py sets it if it starts the ranks.
+// TestGPUsUsedOfAMD: ROCr's variable applies first, and HIP's variable selects from the remaining
+// GPUs. CUDA's variable counts if HIP's is empty. launch.py sets CUDA's variable if it starts the
+// ranks.
 func TestGPUsUsedOfAMD(t *testing.T) {
 	launchPy, mpi := Prediction{Launcher: "pdsh"}, Prediction{Launcher: "openmpi"}
 	for name, c := range map[string]struct {
 		p    Prediction
 		env  []string
-		want []int // GPUs, of four
+		want []int // indexes of the used GPUs, out of four
 	}{
 		"none":                    {mpi, nil, []int{0, 1, 2, 3}},
 		"HIP's":                   {mpi, []string{"HIP_VISIBLE_DEVICES=3,1", "CUDA_VISIBLE_DEVICES=0"}, []int{3, 1}},

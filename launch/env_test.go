@@ -156,7 +156,7 @@ func TestParseEnvFile(t *testing.T) {
 }
 
 func TestRankEnv(t *testing.T) {
-	nccl := func(pairs ...string) []facts.Setting { // NAME=VALUE@SOURCE
+	nccl := func(pairs ...string) []facts.Setting { // each pair is NAME=VALUE@SOURCE
 		var settings []facts.Setting
 		for _, pair := range pairs {
 			rest, source, _ := strings.Cut(pair, "@")
@@ -186,7 +186,8 @@ func TestRankEnv(t *testing.T) {
 	}
 }
 
-// The exports of each release: the last release before a change, and the first after it.
+// TestExportsByRelease checks the exports of the last release before each change, and of the first
+// release after it.
 func TestExportsByRelease(t *testing.T) {
 	vars := launchtest.Env("", "AISC_JOB_NAME=x", "AZUREML_RUN_ID=1", "MASTER_HOST=h", "MLFLOW_URI=u", "NCCL_IB_HCA=m", "UCX_TLS=rc")
 	home := facts.EnvFile{Path: "/home/u/.deepspeed_env", Lines: []string{"A=home"}}

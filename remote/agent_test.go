@@ -20,7 +20,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// talking returns an agent on a node of its own.
+// talking returns an agent on its own node.
 func talking(t *testing.T, n *remotetest.Node) *Agent {
 	t.Helper()
 	agent, _, err := start(t, n, 20*time.Second)
@@ -66,7 +66,7 @@ func TestCallsShareAnAgent(t *testing.T) {
 	}
 }
 
-// An error of a method is not an error of the node.
+// TestMethodsThatFail: an error of a method is not an error of the node.
 func TestMethodsThatFail(t *testing.T) {
 	remotetest.NoLeaks(t)
 	agent := talking(t, &remotetest.Node{})
@@ -84,7 +84,7 @@ func TestMethodsThatFail(t *testing.T) {
 	}
 }
 
-// A pending heartbeat would keep a dead agent in memory, with its connection.
+// TestDeadAgentHasNoBeat: a pending heartbeat would keep a dead agent and its connection in memory.
 func TestDeadAgentHasNoBeat(t *testing.T) {
 	agent := talking(t, &remotetest.Node{})
 	if err := agent.Close(); err != nil {
@@ -124,7 +124,7 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 	brief := 2 * time.Second
 	for name, c := range map[string]struct {
 		method, params string
-		limit          time.Duration // of the call; 0 = plenty
+		limit          time.Duration // time limit of the call; 0 means a long limit
 		deaf           bool
 
 		cause  Cause
@@ -179,8 +179,8 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 	}
 }
 
-// Text between answers comes from a stray background job. It does no harm while answers come, and
-// is the explanation if they do not.
+// TestProseBetweenAnswers: text between answers comes from a stray background job. It does no harm
+// while answers come. If they do not come, the text explains why.
 func TestProseBetweenAnswers(t *testing.T) {
 	remotetest.NoLeaks(t)
 	agent := talking(t, &remotetest.Node{})
@@ -196,7 +196,7 @@ func TestProseBetweenAnswers(t *testing.T) {
 	}
 }
 
-// child starts a process on the node under ctx and returns its PID, with the call still waiting.
+// child starts a process on the node under ctx and returns its PID. The call is then still waiting.
 func child(t *testing.T, ctx context.Context, agent *Agent) (pid int, ended chan error) {
 	t.Helper()
 	started := make(chan int, 1)
@@ -218,7 +218,7 @@ func child(t *testing.T, ctx context.Context, agent *Agent) (pid int, ended chan
 	return pid, ended
 }
 
-// However a call ends, it leaves nothing on the node.
+// TestNothingStaysBehind: however a call ends, it leaves nothing on the node.
 func TestNothingStaysBehind(t *testing.T) {
 	remotetest.NoLeaks(t)
 	for name, end := range map[string]func(agent *Agent, cancelCall, cancelReach func()){
@@ -253,7 +253,7 @@ func TestNothingStaysBehind(t *testing.T) {
 	}
 }
 
-// beating returns an agent on a node of its own, with heartbeats at this interval in both
+// beating returns an agent on its own node, with heartbeats at the given interval in both
 // directions.
 func beating(t *testing.T, n *remotetest.Node, every time.Duration) *Agent {
 	t.Helper()
@@ -267,12 +267,13 @@ func beating(t *testing.T, n *remotetest.Node, every time.Duration) *Agent {
 	return agent
 }
 
-// An agent that gets no heartbeats ends together with its children, and reports why.
+// TestSilentHead: an agent that gets no heartbeats ends together with its children, and reports
+// why.
 func TestSilentHead(t *testing.T) {
 	remotetest.NoLeaks(t)
 	agent := beating(t, &remotetest.Node{}, time.Second) // a busy machine stands still for less than half of the agent's patience
 	pid, ended := child(t, t.Context(), agent)
-	agent.writing <- struct{}{} // held, so that nothing more is sent
+	agent.writing <- struct{}{} // takes the token, so that nothing more is sent
 	err := <-ended
 	remotetest.Gone(t, pid)
 	remotetest.Gone(t, agent.Hello.PID)
@@ -282,8 +283,8 @@ func TestSilentHead(t *testing.T) {
 	}
 }
 
-// If neither the agent nor its SSH server sends anything, the node is given up before the deadline
-// of the call. If the server answers, the deadline decides.
+// TestSilentNode: if neither the agent nor its SSH server sends anything, the node is given up
+// before the deadline of the call. If the server answers, the deadline decides.
 func TestSilentNode(t *testing.T) {
 	remotetest.NoLeaks(t)
 	for name, deaf := range map[string]bool{"frozen": true, "busy": false} {
@@ -303,13 +304,14 @@ func TestSilentNode(t *testing.T) {
 	}
 }
 
-// A late call says nothing about a node whose agent has sent something in the meantime.
+// TestLateIsNotLost: a late call says nothing about a node whose agent has sent something since the
+// call began.
 func TestLateIsNotLost(t *testing.T) {
 	remotetest.NoLeaks(t)
-	agent := beating(t, &remotetest.Node{}, time.Minute) // longer than any test, so that one message counts until the end
+	agent := beating(t, &remotetest.Node{}, time.Minute) // the interval is longer than any test, so that one message counts until the end
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	_, ended := child(t, ctx, agent) // which has already sent part of its answer
+	_, ended := child(t, ctx, agent) // the call has already got part of its answer
 	err := <-ended
 	if lost := (*Error)(nil); !errors.Is(err, ErrNoAnswer) || errors.As(err, &lost) {
 		t.Errorf("got %v, want %v of it", err, ErrNoAnswer)
@@ -319,7 +321,7 @@ func TestLateIsNotLost(t *testing.T) {
 	}
 }
 
-// An agent whose launching machine falls silent ends by its own clock.
+// TestAgentLife: an agent whose launching machine falls silent ends by its own clock.
 func TestAgentLife(t *testing.T) {
 	remotetest.NoLeaks(t)
 	client := testClient(t)
@@ -339,7 +341,7 @@ func TestAgentLife(t *testing.T) {
 }
 
 // TestClockOffset checks that a machine's clock is not ahead of itself. That must also hold if this
-// side notices its own write only long after the node has answered.
+// side notices its own write long after the node has answered.
 func TestClockOffset(t *testing.T) {
 	remotetest.NoLeaks(t)
 	node := &remotetest.Node{}
@@ -356,7 +358,7 @@ func TestClockOffset(t *testing.T) {
 	}
 }
 
-// slowConnection is a connection to a node that has the agent; its writes return after the agent's
+// slowConnection is a connection to a node that has the agent. Its writes return after the agent's
 // hello.
 type slowConnection struct{ Connection }
 

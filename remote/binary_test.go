@@ -71,7 +71,8 @@ func TestOpenBinaryRefuses(t *testing.T) {
 	}
 }
 
-// program writes an ELF file for this machine that needs a loader, "" for none.
+// program writes an ELF file for this machine. loader is the loader that the file needs, "" for
+// none.
 func program(t *testing.T, path, loader string) {
 	t.Helper()
 	header := elf.Header64{
@@ -106,7 +107,7 @@ func TestOpenBinaryTellsTheLoader(t *testing.T) {
 	}
 }
 
-// Packed must not decompress the file, and nodes must get exactly the packed file.
+// TestPack: Packed must not decompress the file, and nodes must get exactly the packed file.
 func TestPack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "program")
 	program(t, path, "/lib/ld.so")
@@ -169,7 +170,7 @@ func TestOffer(t *testing.T) {
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	for _, c := range []struct {
 		archs []string
-		want  []string // sorted by the machines' names
+		want  []string // sorted by the names of the machines
 	}{
 		{[]string{runtime.GOARCH}, []string{"any:h1:7"}},
 		{[]string{runtime.GOARCH, "riscv64"}, []string{machine + ":h1:7", "riscv64:h1:7"}},

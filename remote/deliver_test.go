@@ -46,11 +46,13 @@ func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 	}
 }
 
-// If preflight clean runs at the same time as a delivery, the agent still runs.
+// TestDeliveryThatIsCleanedAway: if preflight clean runs at the same time as a delivery, the agent
+// still runs.
 func TestDeliveryThatIsCleanedAway(t *testing.T) {
 	remotetest.NoLeaks(t)
 	tools := t.TempDir()
-	// It unpacks the agent and, the first time, removes it as soon as it is executable.
+	// This gzip unpacks the agent. The first time, it also removes the agent as soon as it is
+	// executable.
 	remotetest.Script(t, filepath.Join(tools, "gzip"), `/bin/gzip "$@" || exit
 mkdir `+tools+`/once 2>/dev/null || exit 0
 (while ! [ -x "$HOME"/.cache/preflight/preflight-*.* ]; do :; done; rm -f "$HOME"/.cache/preflight/*) >/dev/null 2>&1 &`)
@@ -71,8 +73,8 @@ mkdir `+tools+`/once 2>/dev/null || exit 0
 	}
 }
 
-// Nodes that share a home all start at the same time. One of them is sent the binary, and none may
-// see half a file.
+// TestConcurrentDeliveryToOneHome: nodes that share a home directory all start at the same time.
+// The binary is sent to one of them, and no node may see half a file.
 func TestConcurrentDeliveryToOneHome(t *testing.T) {
 	remotetest.NoLeaks(t)
 	const nodes = 12
@@ -123,8 +125,8 @@ func TestConcurrentDeliveryToOneHome(t *testing.T) {
 	}
 }
 
-// tools returns a PATH with the tools that deliver.sh uses, without some of them, and with others
-// replaced by scripts.
+// tools returns a PATH with the tools that deliver.sh uses. The tools in without are missing, and
+// those in replaced are scripts.
 func tools(t *testing.T, without string, replaced map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -151,7 +153,8 @@ func TestDeliveryWithoutGzip(t *testing.T) {
 	}
 }
 
-// A home shared by machines of two architectures holds a binary for each; every node uses its own.
+// TestNodePicksTheBinaryForItsMachine: a home directory that machines of two architectures share
+// has a binary for each architecture. Every node uses its own.
 func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 	remotetest.NoLeaks(t)
 	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
@@ -185,13 +188,13 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 	}
 }
 
-// stub returns a script in place of the agent binary.
+// stub returns a script that is used instead of the agent binary.
 func stub(t *testing.T, text string) *Binary {
 	t.Helper()
 	return packed(t, []byte("#!/bin/sh\n"+text+"\n"))
 }
 
-// packed returns a program that nodes are sent.
+// packed returns a program in the form in which it is sent to nodes.
 func packed(t *testing.T, program []byte) *Binary {
 	t.Helper()
 	var packed bytes.Buffer
@@ -212,7 +215,8 @@ func packed(t *testing.T, program []byte) *Binary {
 	}
 }
 
-// plant puts a script where deliver.sh looks for the binary of a hash, with the same private mode.
+// plant puts a script where deliver.sh looks for the binary of a hash. The script has the same
+// private mode.
 func plant(t *testing.T, home, hash, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(home, ".cache/preflight/preflight-"+hash)
@@ -225,7 +229,7 @@ func plant(t *testing.T, home, hash, text string) (path string) {
 	return path
 }
 
-// refuses is what NixOS installs where other systems have a loader.
+// refuses is the script that NixOS installs where other systems have a loader.
 const refuses = "echo cannot run generic programs >&2; exit 127"
 
 // withoutLoader returns a program whose loader is missing, as glibc's is on Alpine.
@@ -240,7 +244,7 @@ func withoutLoader(t *testing.T) *Binary {
 	return packed(t, text)
 }
 
-// only returns a binary for machines like this one, and none for others.
+// only returns a function that returns a binary for machines like this one, and none for others.
 func only(b *Binary) func(goos, arch string) (*Binary, error) {
 	return func(_, arch string) (*Binary, error) {
 		if arch != runtime.GOARCH {
@@ -259,7 +263,7 @@ type failing struct {
 
 	stage  Stage
 	cause  Cause
-	detail map[string]string // what the error's Detail must have, as parts of the values
+	detail map[string]string // parts of the values that the error's Detail must have
 	text   string            // a part of the message
 }
 
@@ -281,7 +285,7 @@ func (f *failing) try(t *testing.T) {
 	if f.limit == 0 {
 		f.limit = 20 * time.Second
 	}
-	conn := connect(t, &f.node) // a key exchange, which must not count towards the limit
+	conn := connect(t, &f.node) // runs a key exchange first, which must not count towards the limit
 	ctx, cancel := context.WithTimeout(t.Context(), f.limit)
 	defer cancel()
 	began := time.Now()
@@ -307,7 +311,7 @@ func (f *failing) try(t *testing.T) {
 	}
 }
 
-// loginShell returns a node whose login shell runs a script; $0 in it is the command.
+// loginShell returns a node whose login shell runs a script. In the script, $0 is the command.
 func loginShell(text string) remotetest.Node {
 	return remotetest.Node{Shell: []string{"/bin/sh", "-c", text}}
 }
@@ -402,7 +406,8 @@ func TestConnectionLostBeforeHello(t *testing.T) {
 	}
 }
 
-// Portions that were not requested yet are not sent, and in the end all bytes were sent.
+// TestPortions: portions that were not requested yet are not sent, and at the end all bytes were
+// sent.
 func TestPortions(t *testing.T) {
 	whole := bytes.Repeat([]byte("0123456789abcdef"), 3*portion/16)[:2*portion+1]
 	var sent pipeEnd

@@ -19,7 +19,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// warm returns a node that already has the agent, at path.
+// warm returns a node that already has the agent, and the agent's path.
 func warm(t *testing.T) (n *remotetest.Node, path string) {
 	t.Helper()
 	n = &remotetest.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
@@ -31,8 +31,9 @@ func warm(t *testing.T) (n *remotetest.Node, path string) {
 	return n, trace.Path
 }
 
-// A file with the agent's name that is not the agent, or that another user could replace, is not
-// run. The agent is delivered again, once, and the trace says why.
+// TestWhatIsNotOursIsDeliveredAgain: a file with the agent's name is not run if it is not the
+// agent, or if another user could replace it. The agent is delivered again, once, and the trace
+// says why.
 func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 	remotetest.NoLeaks(t)
 	must := func(err error) {
@@ -43,13 +44,13 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 	rewrite := func(path string, change func([]byte) []byte) {
 		content, err := os.ReadFile(path)
 		must(err)
-		must(os.Remove(path)) // it may be running
+		must(os.Remove(path)) // writing would fail if the file is running
 		must(os.WriteFile(path, change(content), 0o700))
 	}
 	for name, c := range map[string]struct {
 		spoil func(path string)
 		why   string
-		moves bool // the agent moves to another directory
+		moves bool // the agent is then stored in another directory
 	}{
 		"truncated": {func(path string) {
 			rewrite(path, func(b []byte) []byte { return b[:len(b)/2] })
@@ -98,11 +99,11 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 	}
 }
 
-// A user who may write in the directory can swap the file at any moment. The file that was checked
-// must be the one that runs, whenever the swap happens.
+// TestSwapBetweenCheckingAndStarting: a user who may write in the directory can swap the file at
+// any moment. The file that was checked must be the one that runs, whenever the swap happens.
 func TestSwapBetweenCheckingAndStarting(t *testing.T) {
 	remotetest.NoLeaks(t)
-	// These are scripts because a start must cost little; both keep the descriptor open.
+	// The programs are scripts because a start must cost little. Both keep the descriptor open.
 	hello := `echo "@@preflight {\"hello\":{\"os\":\"linux\",\"arch\":\"` + runtime.GOARCH + `\"}}"; cat >/dev/null`
 	good := stub(t, `case $2 in install) mv "$(readlink $0)" "$3/preflight-$4" ;; *) `+hello+` ;; esac`)
 	evil := "#!/bin/sh\ntouch \"$HOME/swapped\"; " + hello + "\n"
@@ -133,7 +134,7 @@ func TestSwapBetweenCheckingAndStarting(t *testing.T) {
 				}
 				_ = os.WriteFile(path+"-next", []byte(content), 0o700)
 				_ = os.Rename(path+"-next", path)
-				time.Sleep(time.Millisecond) // otherwise no other process gets the CPU
+				time.Sleep(time.Millisecond) // without the pause, no other process gets the CPU
 			}
 		}
 	}()
@@ -161,7 +162,8 @@ func TestSwapBetweenCheckingAndStarting(t *testing.T) {
 	}
 }
 
-// An agent leaves no descriptor of its start to its children, and has its own name.
+// TestAgentArrives: an agent leaves no descriptor of its start to its children, and has its own
+// name.
 func TestAgentArrives(t *testing.T) {
 	remotetest.NoLeaks(t)
 	n, path := warm(t)
@@ -191,7 +193,8 @@ func TestAgentArrives(t *testing.T) {
 	}
 }
 
-// Every available /bin/sh is tried: cold, warm and with a binary that was altered.
+// TestShellsOfNodes tries every available /bin/sh: without the agent, with the agent, and with a
+// binary that was altered.
 func TestShellsOfNodes(t *testing.T) {
 	for _, shell := range []string{"dash", "bash", "bash --posix", "busybox sh", "zsh --emulate sh", "ksh", "ksh93", "mksh", "yash"} {
 		program, _, _ := strings.Cut(shell, " ")
@@ -229,8 +232,9 @@ func TestShellsOfNodes(t *testing.T) {
 	}
 }
 
-// If the launching machine is cut off while it delivers, no process keeps running on the node and
-// no part of a file stays there. If it is still connected, it gets the reason.
+// TestDeliveryThatStops: if the launching machine is cut off while it delivers, no process keeps
+// running on the node and no part of a file stays there. If the launching machine is still
+// connected, it gets the reason.
 func TestDeliveryThatStops(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string]string{
@@ -266,7 +270,7 @@ func TestDeliveryThatStops(t *testing.T) {
 				}
 			}
 			io.WriteString(stdin, sent)
-			output, err := io.ReadAll(stdout) // until every process that holds it has ended
+			output, err := io.ReadAll(stdout) // reads until every process that holds stdout has ended
 			if err != nil || string(output) != Marker+"stalled\n" {
 				t.Errorf("said %q, %v", output, err)
 			}

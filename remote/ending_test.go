@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestExplain covers endings that cannot be produced here, with messages recorded elsewhere.
+// TestExplain covers endings that cannot be produced on this machine. The messages were recorded
+// elsewhere.
 func TestExplain(t *testing.T) {
 	ended := exit{read: io.EOF}
 	start := func(stderr, failed string) ending {

@@ -32,7 +32,7 @@ func toil(t *testing.T) hostsys.Wait {
 }
 
 // TestExcuse checks that a node that did not answer in time is not blamed if this machine was busy.
-// A node that answered is.
+// A node that answered is blamed.
 func TestExcuse(t *testing.T) {
 	silence := &Error{Host: "w1", Stage: StageGreet, Cause: Silent, Err: errors.New("it never greets")}
 	jump := &Error{Host: "w1", Cause: JumpFailed, Detail: map[string]string{"cause": string(TimedOut)}, Err: errors.New("it never greets")}

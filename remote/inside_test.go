@@ -31,8 +31,8 @@ func inside(t *testing.T, n *remotetest.Node, limit time.Duration, words ...stri
 	return agent, trace, err
 }
 
-// engine returns a program on n that runs text. In it "$@" is the command to run inside, with
-// another home than the login's.
+// engine returns a program on n that runs text. In text, "$@" is the command to run inside, with
+// another home directory than the login's.
 func engine(t *testing.T, n *remotetest.Node, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(n.Home, "engine of mine")
@@ -40,8 +40,8 @@ func engine(t *testing.T, n *remotetest.Node, text string) (path string) {
 	return path
 }
 
-// All kinds of words arrive unchanged through every login shell, and the agent runs inside, cold
-// and warm.
+// TestWordsGoInsideUnparsed: all kinds of words arrive unchanged through every login shell. The
+// agent runs inside the container, whether the container already has it or not.
 func TestWordsGoInsideUnparsed(t *testing.T) {
 	hostile := []string{"exec", "-i", "a b", "it's", `"`, "$(touch pwned)", "`touch pwned`", ";touch pwned", "|", "&", ">pwned", "*", "~", "!!", "\\", `\n`, "é 容器 🐋", "-n", "--", "{node}", "%s", "#", " "}
 	for _, shell := range []string{"sh", "bash", "dash", "zsh", "ksh", "tcsh", "fish"} {
@@ -81,7 +81,8 @@ func TestWordsGoInsideUnparsed(t *testing.T) {
 	}
 }
 
-// Each obstacle on the way into the ranks' container gets its own cause, at its stage.
+// TestEntranceFailures: each obstacle on the way into the ranks' container gets its own cause, at
+// its stage.
 func TestEntranceFailures(t *testing.T) {
 	says := func(words string) string { return "cat >&2 <<'END'\n" + words + "\nEND\nexit 1" }
 	for name, c := range map[string]struct {
@@ -143,7 +144,7 @@ func TestEntranceFailures(t *testing.T) {
 	}
 }
 
-// A hanging engine is not reported as a hanging login.
+// TestEngineHangs: a hanging engine is not reported as a hanging login.
 func TestEngineHangs(t *testing.T) {
 	n := &remotetest.Node{Home: t.TempDir()}
 	_, _, failure := inside(t, n, 2*time.Second, engine(t, n, "exec sleep 1000"))
@@ -152,7 +153,8 @@ func TestEngineHangs(t *testing.T) {
 	}
 }
 
-// A node that was not asked to enter anything, and claims to do so, is not believed.
+// TestEntersUnasked: preflight does not believe a node that claims to enter a container without
+// being asked to.
 func TestEntersUnasked(t *testing.T) {
 	n := &remotetest.Node{Home: t.TempDir(), Shell: []string{"/bin/sh", "-c", `echo "@@pre""flight enters"; exit 3`}}
 	if _, _, failure := start(t, n, 20*time.Second); failure == nil || failure.Stage != StageShell {
@@ -160,7 +162,7 @@ func TestEntersUnasked(t *testing.T) {
 	}
 }
 
-// Clean works inside the container, and needs no input.
+// TestCleanInside: Clean works inside the container, and needs no input.
 func TestCleanInside(t *testing.T) {
 	n := &remotetest.Node{Home: t.TempDir()}
 	program := engine(t, n, `exec "$@"`)

@@ -11,15 +11,15 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// TestMain lets the test binary be the agent that it delivers: started as `agent` on a pretended
-// node, it serves the methods below.
+// TestMain lets the test binary be the agent that it delivers. If it is started as `agent` on a
+// simulated node, it serves the methods below.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 1 || os.Args[1] != "agent" {
 		os.Exit(m.Run())
 	}
 	var err error
 	if len(os.Args) == 5 && os.Args[2] == "install" {
-		if os.Getenv("CLEANED") != "" { // as if preflight clean had just run
+		if os.Getenv("CLEANED") != "" { // the effect of a preflight clean that has just run
 			_ = os.RemoveAll(os.Args[3])
 		}
 		err = Install(os.Args[3], os.Args[4])
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// testMethods are the fixture's methods.
+// testMethods holds the methods of the test agent.
 var testMethods = func() map[string]Method {
 	methods := map[string]Method{}
 	for name, method := range remotetest.Methods {

@@ -28,7 +28,7 @@ func (c *testConnection) Start(command string, stderr io.Writer) (*Process, *Err
 	if err != nil {
 		return nil, &Error{Stage: StageSession, Cause: ConnectionLost, Err: err}
 	}
-	stdin, _ := session.StdinPipe() // fails only if there is one already
+	stdin, _ := session.StdinPipe() // fails only if the session already has one
 	stdout, _ := session.StdoutPipe()
 	session.Stderr = stderr
 	if err := session.Start(command); err != nil && strings.HasPrefix(err.Error(), "ssh: command ") {
@@ -93,7 +93,7 @@ func connect(t *testing.T, n *remotetest.Node) *testConnection {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	n.Waited.Do(func() { t.Cleanup(n.Processes.Wait) }) // after all connections are closed
+	n.Waited.Do(func() { t.Cleanup(n.Processes.Wait) }) // waits after all connections are closed
 	n.Processes.Go(func() {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -117,8 +117,8 @@ func connect(t *testing.T, n *remotetest.Node) *testConnection {
 	return client
 }
 
-// testBinary is compressed once for all clients, before any time limit starts. With many tests at
-// the same time, separate compressions would take all of the CPU.
+// testBinary is compressed once for all clients, before any time limit starts. Many tests run at
+// the same time, and separate compressions would take all of the CPU.
 var testBinary = sync.OnceValue(func() error {
 	found, err := Own("linux", runtime.GOARCH)
 	if err == nil {
@@ -138,7 +138,7 @@ func testClient(t *testing.T) *Client {
 	return c
 }
 
-// start starts an agent on n within limit.
+// start starts an agent on n. limit is the time limit.
 func start(t *testing.T, n *remotetest.Node, limit time.Duration) (*Agent, *Trace, *Error) {
 	t.Helper()
 	client, conn, trace := testClient(t), connect(t, n), &Trace{}

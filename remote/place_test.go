@@ -15,9 +15,9 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// mounted returns a node in a mount namespace of its own. In it setup mounts a file system on every
-// directory in which the agent may be stored: $home, /var/tmp, /tmp and /dev/shm, in the order they
-// are tried.
+// mounted returns a node in a mount namespace of its own. In that namespace, setup mounts a file
+// system on every directory in which the agent may be stored. These are $home, /var/tmp, /tmp and
+// /dev/shm, in the order in which they are tried.
 func mounted(t *testing.T, setup string) *remotetest.Node {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -41,7 +41,7 @@ func TestFallbackDirectories(t *testing.T) {
 	remotetest.NoLeaks(t)
 	for name, c := range map[string]struct {
 		setup string
-		path  string // the directory in which it must be stored
+		path  string // the directory in which the agent must be stored
 	}{
 		"home":               {roomy + "/root", "/root/.cache/preflight/"},
 		"XDG_CACHE":          {roomy + "/mnt; mkdir /mnt/cache; export XDG_CACHE_HOME=/mnt/cache", "/mnt/cache/preflight/"},
@@ -84,7 +84,8 @@ func TestFallbackDirectories(t *testing.T) {
 	}
 }
 
-// An agent that had to be stored in a fallback directory is found there again.
+// TestFallbackIsFoundWarm: an agent that had to be stored in a fallback directory is found there
+// again.
 func TestFallbackIsFoundWarm(t *testing.T) {
 	remotetest.NoLeaks(t)
 	store := t.TempDir()
@@ -99,8 +100,8 @@ func TestFallbackIsFoundWarm(t *testing.T) {
 	}
 }
 
-// On nodes without a usable directory the cause is the one that a person can fix, and every
-// directory is reported with its reason.
+// TestNoDirectory: on nodes without a usable directory, the cause is the one that a person can fix.
+// Every directory is reported with its reason.
 func TestNoDirectory(t *testing.T) {
 	remotetest.NoLeaks(t)
 	everywhere := func(mount string) string {
@@ -109,7 +110,7 @@ func TestNoDirectory(t *testing.T) {
 	for name, c := range map[string]struct {
 		setup string
 		cause Cause
-		why   string // for every directory
+		why   string // the reason for every directory
 	}{
 		"read-only": {everywhere(readOnly), NoDirectory, "Read-only file system"},
 		"noexec":    {everywhere(noexec), NoExec, "(noexec)"},
@@ -134,8 +135,9 @@ func TestNoDirectory(t *testing.T) {
 	}
 }
 
-// Directories of other users are reported with their owner, and do not keep the delivery from the
-// next directory. If a file system does not allow programs, only that one is reported.
+// TestSquattedDirectories: directories of other users are reported with their owner, and do not
+// keep the delivery from the next directory. If a file system does not allow programs, only that
+// file system is reported.
 func TestSquattedDirectories(t *testing.T) {
 	remotetest.NoLeaks(t)
 	setup := noexec + "/root;" + roomy + "/var/tmp;" + roomy + "/tmp; chmod 777 /tmp;" + roomy + "/dev/shm;" +
@@ -167,8 +169,8 @@ func TestNoPrograms(t *testing.T) {
 	}
 }
 
-// A file that another user could have put in place of the agent is not run, and does not block the
-// delivery.
+// TestPlantedBinaryIsNotRun: a file that another user could have put in place of the agent is not
+// run, and does not block the delivery.
 func TestPlantedBinaryIsNotRun(t *testing.T) {
 	remotetest.NoLeaks(t)
 	if os.Geteuid() != 0 {
@@ -197,7 +199,8 @@ func TestPlantedBinaryIsNotRun(t *testing.T) {
 	}
 }
 
-// A link in place of our directory may lead to a place where others can write.
+// TestLinkedDirectoryIsNotUsed: a link in place of preflight's directory may lead to a place where
+// other users can write.
 func TestLinkedDirectoryIsNotUsed(t *testing.T) {
 	remotetest.NoLeaks(t)
 	own, err := OpenBinary(self)
@@ -217,7 +220,7 @@ func TestLinkedDirectoryIsNotUsed(t *testing.T) {
 	}
 }
 
-// install runs the test binary, copied to dir under name, as a node would.
+// install runs the test binary as a node would. The binary is copied to dir under the given name.
 func install(t *testing.T, dir, name, hash string) ([]byte, error) {
 	t.Helper()
 	content, err := os.ReadFile(self)
@@ -248,7 +251,7 @@ func TestInstallKeepsAFewBuilds(t *testing.T) {
 		}
 	}
 	for i, digit := range []string{"1", "2", "3", "4", "5"} {
-		age(build(digit), time.Duration(i-1)*time.Hour) // the first one is from a node whose clock is ahead
+		age(build(digit), time.Duration(i-1)*time.Hour) // the first build is from a node whose clock is ahead
 	}
 	age(build("6")+".00ff", 2*time.Hour)
 	age(build("7")+".00ff", time.Minute)

@@ -18,7 +18,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// conversation is a Serve that the test talks to over pipes.
+// conversation is a Serve to which the test is connected over pipes.
 type conversation struct {
 	in    *io.PipeWriter
 	lines *lineReader
@@ -51,7 +51,7 @@ func (c *conversation) next(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Replace(string(line), `,"busy":true`, "", 1) // depends on this machine, not on the test
+	return strings.Replace(string(line), `,"busy":true`, "", 1) // whether the agent is busy depends on this machine, not on the test
 }
 
 func (c *conversation) say(lines ...string) {
@@ -120,7 +120,7 @@ func TestServeEnds(t *testing.T) {
 				"wait": func(ctx context.Context, _ json.RawMessage, _ Reply) error {
 					close(running)
 					<-ctx.Done()
-					time.Sleep(50 * time.Millisecond) // finishing takes a moment
+					time.Sleep(50 * time.Millisecond) // the method takes a moment to finish
 					close(stopped)
 					return nil
 				},
@@ -148,8 +148,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// An agent sends heartbeats and lives as long as its launching machine. Its last line says why it
-// ends.
+// TestServeBeats: an agent sends heartbeats and lives as long as its launching machine. Its last
+// line says why it ends.
 func TestServeBeats(t *testing.T) {
 	remotetest.NoLeaks(t)
 	c := converse(t, t.Context(), nil)
@@ -161,7 +161,7 @@ func TestServeBeats(t *testing.T) {
 		c.say(string(bytes.TrimSpace(beatLine)))
 	}
 	got := c.next(t)
-	for ; got == `{"node":"w1","id":0}`; got = c.next(t) { // more than its patience if this machine is busy
+	for ; got == `{"node":"w1","id":0}`; got = c.next(t) { // there are more heartbeats than its patience if this machine is busy
 	}
 	if want := `{"node":"w1","id":0,"unheard":1.5}`; got != want {
 		t.Errorf("the last line is %s, want %s", got, want)
@@ -171,8 +171,8 @@ func TestServeBeats(t *testing.T) {
 	}
 }
 
-// A stopped launching machine reads nothing. An answer that is not read must not keep an agent from
-// noticing that, whatever is asked in the meantime.
+// TestServeEndsThoughNobodyReads: a stopped launching machine reads nothing. An answer that is not
+// read must not keep an agent from noticing that, whatever requests come before the stop.
 func TestServeEndsThoughNobodyReads(t *testing.T) {
 	c := converse(t, t.Context(), map[string]Method{
 		"talk": func(_ context.Context, _ json.RawMessage, reply Reply) error {
@@ -185,7 +185,7 @@ func TestServeEndsThoughNobodyReads(t *testing.T) {
 	}
 }
 
-// TestEar checks that only heartbeats missed while somebody reads count, and not elapsed time.
+// TestEar checks that only heartbeats missed while a reader is waiting count, and not elapsed time.
 func TestEar(t *testing.T) {
 	in, out := io.Pipe()
 	e := &ear{in: in, patience: patience}
@@ -220,7 +220,8 @@ func TestEar(t *testing.T) {
 	<-hears
 }
 
-// A method that is stuck in a system call does not keep the agent alive.
+// TestServeAbandonsStuckMethods: a method that is stuck in a system call does not keep the agent
+// alive.
 func TestServeAbandonsStuckMethods(t *testing.T) {
 	free := make(chan struct{})
 	defer close(free)
@@ -243,7 +244,8 @@ func TestServeAbandonsStuckMethods(t *testing.T) {
 	}
 }
 
-// If the launching machine is gone, writing an answer shows it.
+// TestServeEndsWhenNobodyListens: if the launching machine is gone, writing an answer fails and
+// ends the agent.
 func TestServeEndsWhenNobodyListens(t *testing.T) {
 	remotetest.NoLeaks(t)
 	in, requests := io.Pipe()
@@ -264,7 +266,7 @@ func TestServeEndsWhenNobodyListens(t *testing.T) {
 	}
 }
 
-// failingWriter fails after some writes.
+// failingWriter fails after a number of writes.
 type failingWriter struct {
 	err   error
 	after int
@@ -277,7 +279,7 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A possible secret does not leave a node, neither in facts nor in errors.
+// TestServeTellsNoSecret: a possible secret does not leave a node, neither in facts nor in errors.
 func TestServeTellsNoSecret(t *testing.T) {
 	c := converse(t, t.Context(), map[string]Method{
 		"look": func(_ context.Context, _ json.RawMessage, reply Reply) error {
@@ -296,8 +298,8 @@ func TestServeTellsNoSecret(t *testing.T) {
 }
 
 // TestPatience checks three limits. An agent survives a launching machine that is stopped for less
-// than half a minute, does not outlive it for much longer, and a carrier has time to find out what
-// is wrong with a silent node.
+// than half a minute. It does not outlive the launching machine for much longer. And a carrier has
+// time to find out what is wrong with a silent node.
 func TestPatience(t *testing.T) {
 	if wait := patience * DefaultBeat; wait < 30*time.Second || wait+drainGrace >= 35*time.Second {
 		t.Errorf("an agent waits for a silent head for %s", wait)

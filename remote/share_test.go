@@ -19,7 +19,8 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// asks starts a delivery that needs the copy "h" and has seen others in its directory.
+// asks starts a delivery that needs the copy "h". seen lists the tags that it has seen in its
+// directory.
 func (s *homes) asks(t *testing.T, tag string, seen ...string) <-chan *sent {
 	s.meet(tag, seen)
 	turn := make(chan *sent, 1)
@@ -28,7 +29,8 @@ func (s *homes) asks(t *testing.T, tag string, seen ...string) <-chan *sent {
 	return turn
 }
 
-// mustSend fails unless it is the delivery's turn.
+// mustSend returns the copy that the delivery must send. The test fails if the delivery must wait
+// instead.
 func mustSend(t *testing.T, who string, turn <-chan *sent) *sent {
 	t.Helper()
 	select {
@@ -61,7 +63,7 @@ func mustLook(t *testing.T, who string, turn <-chan *sent) {
 	}
 }
 
-// nodes returns four deliveries.
+// nodes returns the homes of four deliveries.
 func nodes() *homes {
 	s := &homes{}
 	for _, tag := range []string{"a", "b", "c", "d"} {
@@ -101,7 +103,7 @@ func TestOneCopyForAHome(t *testing.T) {
 		},
 		"homes of their own": func(t *testing.T, s *homes) {
 			mustSend(t, "a", s.asks(t, "a"))
-			mustSend(t, "b", s.asks(t, "b", "-", "0123456789abcdef")) // left by an earlier run
+			mustSend(t, "b", s.asks(t, "b", "-", "0123456789abcdef")) // the tag was left by an earlier run
 		},
 		"the first fails": func(t *testing.T, s *homes) {
 			a, b, c := s.asks(t, "a"), s.asks(t, "b", "a"), s.asks(t, "c", "a")
@@ -144,7 +146,7 @@ func TestOneCopyForAHome(t *testing.T) {
 		},
 		"little time": func(t *testing.T, s *homes) {
 			s.asks(t, "a")
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // as in Reach
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // Reach also has a time limit
 			defer cancel()
 			s.meet("b", []string{"a"})
 			began := time.Now()
@@ -174,7 +176,8 @@ func begin(t *testing.T, home, hash, tag string) {
 	}
 }
 
-// A node that freezes while it is sent the binary does not keep others from getting it.
+// TestFrozenNodeInASharedHome: a node that freezes while the binary is sent to it does not keep
+// other nodes from getting the binary.
 func TestFrozenNodeInASharedHome(t *testing.T) {
 	remotetest.NoLeaks(t)
 	home, client := t.TempDir(), testClient(t)
@@ -218,7 +221,8 @@ func TestFrozenNodeInASharedHome(t *testing.T) {
 	}
 }
 
-// A node that does not see the copy that another node got is sent its own.
+// TestCopyThatIsNotSeen: a node that does not see the copy that another node got is sent its own
+// copy.
 func TestCopyThatIsNotSeen(t *testing.T) {
 	remotetest.NoLeaks(t)
 	own, err := Own("linux", runtime.GOARCH)

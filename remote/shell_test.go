@@ -12,7 +12,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// The wrapped scripts must mean the same to every login shell.
+// TestCommandsAreSafeInEveryShell: the wrapped scripts must mean the same to every login shell.
 func TestCommandsAreSafeInEveryShell(t *testing.T) {
 	scripts := map[string]string{}
 	for name, command := range map[string]string{"deliver": deliverCommand, "clean": cleanCommand, "deliver inside": deliverInside, "clean inside": cleanInside} {
@@ -51,7 +51,8 @@ func TestCommandsAreSafeInEveryShell(t *testing.T) {
 	}
 }
 
-// Every login shell that is installed here must work, cold and warm.
+// TestLoginShells: every login shell that is installed on this machine must work, with and without
+// a cached agent.
 func TestLoginShells(t *testing.T) {
 	for _, shell := range []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "yash", "tcsh", "csh", "fish"} {
 		path, err := exec.LookPath(shell)

@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// heard is what the callers of a node's agent must get, by request, and the noise that is kept.
+// heard holds the parts that the callers of a node's agent must get, by request, and the noise that
+// is kept.
 type heard struct {
 	parts map[uint64][]string
 	noise []string
@@ -23,23 +24,24 @@ type heard struct {
 }
 
 // modelled is a node that sends lines, with a model of the expected result. The result must not
-// depend on the noise between the lines or on how the stream is split.
+// depend on the noise between the lines, or on how the stream is split.
 type modelled struct {
 	said  bytes.Buffer
 	node  *server
 	want  heard
-	gone  map[uint64]bool // done, or the caller has given up
-	loose int             // bytes of noise without their newline
+	gone  map[uint64]bool // the request is done, or its caller has given up
+	loose int             // bytes of noise that have no newline yet
 	noisy int
-	short bool   // the test program is short
-	last  string // end of the noise without newline
+	short bool   // the program of the test is short
+	last  string // end of the noise that has no newline yet
 }
 
-// The requests of the model. The last one is ours: its parts say when a caller gives up.
+// The requests of the model. The last request is the test's own: its parts say when a caller gives
+// up.
 const (
 	modelCalls = 3
 	givesUp    = modelCalls + 1
-	longLine   = 255 // slow, so that only a short program contains any
+	longLine   = 255 // long lines are slow, so only a short program contains any
 	shortOnes  = 24
 )
 
@@ -108,7 +110,7 @@ func (m *modelled) noise(text string, ends bool) {
 	}
 }
 
-// settle checks what was sent so far against the limits.
+// settle compares the amount that was sent so far with the limits.
 func (m *modelled) settle() {
 	if m.want.err != "" {
 		return
@@ -179,9 +181,9 @@ func hear(data io.Reader, size int) heard {
 	}
 }
 
-// FuzzWire makes a node follow a program. It answers three requests in parts, between noise with
-// and without newline, heartbeats, lines that are too long and callers that give up, and it exceeds
-// every limit. The callers must get what the model predicts, however the stream is split.
+// FuzzWire makes a node follow a program. The node answers three requests in parts, between noise
+// with and without newline, heartbeats, lines that are too long and callers that give up. It also
+// exceeds every limit. The callers must get what the model predicts, however the stream is split.
 func FuzzWire(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 2, 2, 5, 3, 9, 0, 1, 5, 0, 1, 1, 0, 1}, uint16(16), uint16(0))
 	f.Add([]byte{3, 200, 4, 2, 0, 2, longLine, 1, 0, 1, 1, 3}, uint16(64), uint16(3))
@@ -209,7 +211,7 @@ func FuzzWire(f *testing.F) {
 				t.Errorf("request %d: %q\nwant %q", id, got.parts[id], m.want.parts[id])
 			}
 		}
-		// A truncated stream gives less, and nothing else.
+		// A truncated stream gives fewer parts, and no other parts.
 		short := hear(bytes.NewReader(data[:max(0, len(data)-int(cut))]), max(16, int(size)))
 		for id, parts := range short.parts {
 			if len(parts) > len(got.parts[id]) || !slices.Equal(parts, got.parts[id][:len(parts)]) {

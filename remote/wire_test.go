@@ -66,8 +66,8 @@ func slicesRepeat(s string, n int) []string {
 	return strings.Split(strings.TrimSuffix(strings.Repeat(s+"\n", n), "\n"), "\n")
 }
 
-// FuzzAgentLines lets a hostile agent send anything. What reaches a caller must be an answer to its
-// own request, from its own node, and limited in size.
+// FuzzAgentLines lets a hostile agent send anything. A part that reaches a caller must be an answer
+// to the caller's own request, from the caller's own node, and limited in size.
 func FuzzAgentLines(f *testing.F) {
 	f.Add([]byte(`@@preflight {"node":"w1","id":1,"part":"p"}` + "\t" + `{"a":[1]}` + "\n" + `@@preflight {"node":"w1","id":1,"done":true}` + "\n"))
 	f.Add([]byte("noise@@preflight {\"node\":\"w2\",\"id\":1}\n"))

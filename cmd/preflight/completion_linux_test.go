@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// completing makes bash complete a line as bash-completion does, but without a terminal. The cursor
-// is at the end of the line, and the script prints what bash would offer.
+// completing is a script that makes bash complete a line as bash-completion does, but without a
+// terminal. The cursor is at the end of the line. The script prints the words that bash would
+// offer.
 const completing = `
 . /usr/share/bash-completion/bash_completion
 eval "$(preflight completion bash)"

@@ -36,7 +36,7 @@ func TestRecordedDemo(t *testing.T) {
 	}
 }
 
-// TestDemoPartsItsHosts checks that the demo writes the host lists that docs/ci.md describes.
+// TestDemoPartsItsHosts checks that the demo writes the two host lists that docs/ci.md describes.
 func TestDemoPartsItsHosts(t *testing.T) {
 	dir := t.TempDir()
 	cmd := demoCommand()

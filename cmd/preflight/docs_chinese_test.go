@@ -10,7 +10,7 @@ import (
 )
 
 // TestChineseREADME tests that both READMEs have the same number of sections, and that the Chinese
-// one has every command of the English one.
+// README has every command of the English one.
 func TestChineseREADME(t *testing.T) {
 	all := pages(t)
 	english, chinese := all["README.md"], all["README.zh-CN.md"]
@@ -26,7 +26,7 @@ func TestChineseREADME(t *testing.T) {
 	}
 }
 
-// typedCommands returns the commands of a page's shell blocks and tables, without remarks.
+// typedCommands returns the commands in the shell blocks and tables of a page, without remarks.
 func typedCommands(page string) (lines []string) {
 	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(page, -1) {
 		for line := range strings.Lines(block[1]) {

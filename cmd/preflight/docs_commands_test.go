@@ -23,7 +23,7 @@ import (
 )
 
 // TestDocumentedCommands checks that every command on a page can be typed. Commands that contact no
-// node run on the recorded cluster. For the others the test reads the arguments, predicts the
+// node run on the recorded cluster. For other commands the test reads the arguments, predicts the
 // launch, and checks the recorded run with the same flags.
 func TestDocumentedCommands(t *testing.T) {
 	documented := documentedCommands(t)
@@ -41,11 +41,11 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// openWithCommand are the pages that may open with their command, before any sentence.
+// openWithCommand lists the pages that may begin with their command, before any sentence.
 var openWithCommand = []string{"docs/causes.md", "docs/checks.md", "docs/facts.md", "docs/from-error.md"}
 
-// TestPagesOpenWithACommand tests that every page says first what its reader can do with it, in a
-// sentence below the title, and shows a command before its first section.
+// TestPagesOpenWithACommand tests how every page begins. A sentence below the title says what the
+// reader can do with the page, and a command comes before the first section.
 func TestPagesOpenWithACommand(t *testing.T) {
 	sentence := regexp.MustCompile(`^# .+\n\n[^\s#<>|*~-][^\n]*(?:\n[^\n]+)*[.。]\n\n`)
 	bare := regexp.MustCompile("^# .+\n\n```")
@@ -86,7 +86,7 @@ func TestDocumentedTargets(t *testing.T) {
 	}
 }
 
-// TestDocumentedLinks: a page leads to files that are there.
+// TestDocumentedLinks checks that the links of a page lead to files that exist.
 func TestDocumentedLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 	found := 0
@@ -103,7 +103,7 @@ func TestDocumentedLinks(t *testing.T) {
 	}
 }
 
-// TestSiteHasEveryPage: the site shows what pages are there, each once.
+// TestSiteHasEveryPage checks that the site has every page exactly once.
 func TestSiteHasEveryPage(t *testing.T) {
 	text, err := os.ReadFile("../../mkdocs.yml")
 	if err != nil {
@@ -126,7 +126,7 @@ func TestSiteHasEveryPage(t *testing.T) {
 	}
 }
 
-// pages are the texts that people read.
+// pages returns the text of every page that people read, by its path.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -149,12 +149,14 @@ func pages(t *testing.T) map[string]string {
 var (
 	fenced = regexp.MustCompile("(?ms)^ *```(?:sh|text|yaml)?\n(.*?)^ *```")
 	inline = regexp.MustCompile("`([^`\n]+)`")
-	// typedHere matches a line of a block that calls preflight: as it is, after a prompt, next to
-	// the cause that explain prints, or as the command of a container.
+	// typedHere matches a line of a block that calls preflight. The call is the whole line, or
+	// follows a prompt, or is next to the cause that explain prints, or is the command of a
+	// container.
 	typedHere = regexp.MustCompile(`^(?:\$ +| *before +)?((?:podman run .* |[A-Z_]+=\S+ |env -u \S+ )*(?:bin/)?preflight(?: .*)?)$`)
 )
 
-// documentedCommands returns the calls of preflight on all pages, each with one page that has it.
+// documentedCommands returns the calls of preflight on all pages, each with one page that contains
+// it.
 func documentedCommands(t *testing.T) map[string]string {
 	all := map[string]string{}
 	for page, text := range pages(t) {
@@ -169,7 +171,7 @@ func documentedCommands(t *testing.T) map[string]string {
 			}
 		}
 		for _, code := range inline.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
-			add(strings.ReplaceAll(code[1], `\|`, "|")) // in a table
+			add(strings.ReplaceAll(code[1], `\|`, "|")) // the form of a pipe in a table
 		}
 	}
 	return all
@@ -178,7 +180,7 @@ func documentedCommands(t *testing.T) map[string]string {
 // placeholder matches a word that the reader must replace.
 var placeholder = regexp.MustCompile(`^[A-Z][A-Z_]+(:[A-Z_]+)?$`)
 
-// replaced returns what a reader might type instead of a word.
+// replaced returns words that a reader might type instead of a placeholder.
 func replaced(word string) []string {
 	switch {
 	case word == "…" || word == "[-H" || word == "hostfile]":
@@ -229,8 +231,8 @@ func calls(t *testing.T, line string) (all [][]string) {
 	return all
 }
 
-// desk makes a directory with the files that the documented commands name, and an environment
-// without settings of this machine.
+// desk makes a directory with the files that the documented commands name. It also sets an
+// environment without settings of this machine.
 func desk(t *testing.T) {
 	t.Helper()
 	hostfile, err := os.ReadFile("testdata/documented/hostfile")
@@ -262,7 +264,7 @@ func desk(t *testing.T) {
 // offline lists the commands that contact no node. demo has its own tests on hosts.
 var offline = []string{"judge", "diff", "explain", "checks", "facts", "causes", "predict", "completion", "version", "bash", "help"}
 
-// typed runs a call. If the call would contact nodes, it runs only the parts that need none.
+// typed runs a call. If the call would contact nodes, typed runs only the parts that need none.
 func typed(args []string, ran func([]string) error) error {
 	root := rootCommand()
 	root.InitDefaultCompletionCmd() // as cobra does when it executes root
@@ -270,7 +272,7 @@ func typed(args []string, ran func([]string) error) error {
 	if err != nil {
 		return err
 	}
-	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h" || cmd.ValidateArgs(nil) != nil) { // only the name of a command, in a sentence
+	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h" || cmd.ValidateArgs(nil) != nil) { // the call is only the name of a command in a sentence
 		return nil
 	}
 	if slices.Contains(offline, cmd.Name()) && !slices.Contains(args, "-H") || cmd.Name() == "predict" {
@@ -292,7 +294,7 @@ func typed(args []string, ran func([]string) error) error {
 	if _, err := readConfig(cmd, typedLaunch{command: command}); err != nil || cmd.Flags().Lookup("hostfile") == nil || cmd.Flags().Changed("meet") {
 		return err
 	}
-	if !cmd.Flags().Changed("via") && !cmd.Flags().Changed("jobid") { // these ask Slurm or a cluster
+	if !cmd.Flags().Changed("via") && !cmd.Flags().Changed("jobid") { // these flags make preflight ask Slurm or a cluster
 		predict := append([]string{"predict"}, takenBy("predict", cmd)...)
 		if command != nil {
 			predict = append(append(predict, "--"), command...)
@@ -307,7 +309,7 @@ func typed(args []string, ran func([]string) error) error {
 	return ran(append([]string{"judge", "recorded.json"}, takenBy("judge", cmd)...))
 }
 
-// takenBy returns the flags of a call that another command has, too.
+// takenBy returns the flags of a call that another command also has.
 func takenBy(other string, cmd *cobra.Command) (flags []string) {
 	takes, _, err := rootCommand().Find([]string{other})
 	if err != nil {
@@ -336,7 +338,8 @@ func onlyOnce(ran func([]string) error) func([]string) error {
 	}
 }
 
-// ran runs a call in this process. Any verdict is fine, but an error of preflight is an error.
+// ran runs a call in this process. It accepts any verdict, but returns an error of preflight
+// itself.
 func ran(args []string) error {
 	out, complaints := os.Stdout, os.Stderr
 	defer func() { os.Stdout, os.Stderr = out, complaints }()

@@ -68,7 +68,7 @@ func TestANewFormat(t *testing.T) {
 		return root.Execute()
 	}
 	const poem = "autumn wind: fail\n"
-	for range 2 { // the second time over the files of the first
+	for range 2 { // the second time it overwrites the files of the first
 		if err := judge("-o", "haiku="+byName, "-o", byEnding, "-o", os.Getenv("POEMS"), "--format", "haiku"); err != exitCode(exitFail) {
 			t.Fatal(err)
 		}
@@ -86,7 +86,8 @@ func TestANewFormat(t *testing.T) {
 	}
 }
 
-// TestFormatsAreDocumented checks that docs/ci.md names every format and the ending of its files.
+// TestFormatsAreDocumented checks that docs/ci.md names every format and the extension of its
+// files.
 func TestFormatsAreDocumented(t *testing.T) {
 	if undocumented := undocumentedFormats(t); undocumented != nil {
 		t.Errorf("docs/ci.md lacks %q", undocumented)

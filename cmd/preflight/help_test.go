@@ -32,7 +32,7 @@ func TestFirstScreen(t *testing.T) {
 	_, flags, _ := strings.Cut(screen.String(), "\nFlags:\n")
 	root := rootCommand()
 	root.InitDefaultHelpFlag()
-	root.InitDefaultCompletionCmd() // as Execute does
+	root.InitDefaultCompletionCmd() // cobra's Execute calls this too
 	named := regexp.MustCompile(`(?:-([a-zA-Z]), +)?--([a-z_-]+)`).FindAllStringSubmatch(flags, -1)
 	for _, match := range named {
 		if flag := root.Flags().Lookup(match[2]); flag == nil || flag.Shorthand != match[1] {
@@ -50,8 +50,8 @@ func TestFirstScreen(t *testing.T) {
 	}
 }
 
-// TestTopics checks that `preflight help flags` has every flag of preflight, that every other
-// topic has prose and its flags, and that the text of a flag takes two lines at most.
+// TestTopics checks that `preflight help flags` has every flag of preflight, and that every other
+// topic has prose and its flags. The text of a flag may have two lines at most.
 func TestTopics(t *testing.T) {
 	root := rootCommand()
 	help := map[string]string{}

@@ -14,8 +14,8 @@ import (
 	"preflight/launch"
 )
 
-// TestMadeUpLauncher checks that a new launcher needs only a row in the table, and appears
-// everywhere.
+// TestMadeUpLauncher checks that a new launcher needs only a row in the table, and then appears in
+// help, completion and errors.
 func TestMadeUpLauncher(t *testing.T) {
 	before := launch.Launchers
 	t.Cleanup(func() { launch.Launchers = before })
@@ -37,7 +37,7 @@ func TestMadeUpLauncher(t *testing.T) {
 		root := rootCommand()
 		root.SetArgs(strings.Fields(c.words))
 		got := printed(t, func() error { root.SetOut(os.Stdout); return root.Execute() })
-		if !strings.Contains(strings.Join(strings.Fields(got), " "), c.want) { // help is wrapped
+		if !strings.Contains(strings.Join(strings.Fields(got), " "), c.want) { // joins the lines, because help is wrapped
 			t.Errorf("preflight %s: no %q in\n%s", c.words, c.want, got)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain lets the test binary act as preflight: for the scripts, which call it by that name, and
-// as the agent on the nodes of the test fleets.
+// TestMain lets the test binary act as preflight. The scripts call it by that name, and it is the
+// agent on the nodes of the test fleets.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "agent" || os.Getenv("BE_PREFLIGHT") != "" {
 		os.Exit(run(os.Args[1:]))

@@ -10,7 +10,7 @@ import (
 	"preflight/launch"
 )
 
-// TestNextCommand checks that the next command keeps the typed flags, and puts those of the launch
+// TestNextCommand checks that the next command keeps the typed flags, and puts the launch's flags
 // after the "--".
 func TestNextCommand(t *testing.T) {
 	failed := []checks.Outcome{{Check: "shm-size", Verdict: checks.Fail}, {Check: "gpu-idle", Verdict: checks.Pass}, {Check: "clock-skew", Verdict: checks.Warn}}
@@ -18,7 +18,7 @@ func TestNextCommand(t *testing.T) {
 	for _, c := range []struct {
 		typed  string
 		report checks.Report
-		want   string // without its comment
+		want   string // the command without its comment
 	}{
 		{"-H hostfile", checks.Report{ExitCode: exitFail, Checks: failed}, "preflight -H hostfile --only shm-size"},
 		{"-H hostfile --strict", checks.Report{ExitCode: exitFail, Checks: failed, Strict: true}, "preflight -H hostfile --strict --only shm-size,clock-skew"},

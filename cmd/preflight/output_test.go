@@ -11,8 +11,8 @@ import (
 	"preflight/checks"
 )
 
-// TestWriteEnvIsWhole checks that a reader sees the complete old file or the complete new one, also
-// if it reads while the file is written.
+// TestWriteEnvIsWhole checks that a reader sees the complete old file or the complete new file,
+// even if it reads while preflight writes.
 func TestWriteEnvIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, ".deepspeed_env")

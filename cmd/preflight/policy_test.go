@@ -124,8 +124,8 @@ func TestPolicyInShort(t *testing.T) {
 	}
 }
 
-// TestSeverities checks that a name wins over a pattern, in any order, and a later pattern over an
-// earlier one.
+// TestSeverities checks that a name overrides a pattern in any order, and that a later pattern
+// overrides an earlier pattern.
 func TestSeverities(t *testing.T) {
 	for text, want := range map[string]string{
 		"severity:\n  gpu-mode*: off\n  gpu-mode: error":                                   "error",
@@ -150,7 +150,7 @@ func TestSeverities(t *testing.T) {
 	}
 }
 
-// TestMistakenFiles checks that a large file is refused before it is read to its end.
+// TestMistakenFiles checks that preflight refuses a large file before it has read the whole file.
 func TestMistakenFiles(t *testing.T) {
 	long := strings.Repeat("# a log, by mistake\n", (1<<20)/20+1)
 	if _, problems := readPolicy(t, long); len(problems) != 1 || !strings.Contains(problems[0], "larger than 1 MiB") {
@@ -259,8 +259,8 @@ func TestPolicyProblems(t *testing.T) {
 	}
 }
 
-// TestDriftSeverities checks the severities of single facts, in both forms. Their names keep dots,
-// capitals and stars.
+// TestDriftSeverities checks the severities of single facts in both forms. The names of the facts
+// keep dots, capitals and stars.
 func TestDriftSeverities(t *testing.T) {
 	policy, problems := readPolicy(t, "severity:\n  drift:\n    '*': warning\n    env.vars.NCCL_IB_TC: error\n    driver: off\n")
 	if problems != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMistakes checks that an error names the line of a value that YAML reads differently, and how
-// to write it. A comparison without quotes must not hide other mistakes.
+// TestMistakes checks the error for a value that YAML reads differently: it names the line and says
+// how to write the value. A comparison without quotes must not hide other mistakes.
 func TestMistakes(t *testing.T) {
 	sign := func(sign string) string {
 		return " in quotes: " + sign + " at the start of a value means something else in YAML"

@@ -53,8 +53,8 @@ func TestRejudgedIsNotMissedTheHub(t *testing.T) {
 	}
 }
 
-// TestRejudgedIsNotMissedTheSmokeTest checks a run that was saved before --smoke existed, and one
-// that used it.
+// TestRejudgedIsNotMissedTheSmokeTest checks a run that was saved before --smoke existed, and a run
+// that used --smoke.
 func TestRejudgedIsNotMissedTheSmokeTest(t *testing.T) {
 	only := []string{"gpu-computes", "gpu-copies", "collective-node", "collective", "collective-speed"}
 	dark := facts.Node{Name: "w2", Missing: map[facts.Section]string{facts.SectionSmoke: "not reached"}}

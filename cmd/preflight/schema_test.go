@@ -15,7 +15,7 @@ import (
 
 // TestSchemaIsKept reads a report of the first release with schema 1, checks it again and writes
 // it. The result must have every field of that report with the same type, as docs/json.md promises.
-// The file is never recorded again: a schema that breaks it needs another number.
+// The file is never recorded again, because a schema that breaks it needs another number.
 func TestSchemaIsKept(t *testing.T) {
 	recorded, err := os.ReadFile("testdata/schema-1.json")
 	if err != nil {
@@ -79,7 +79,7 @@ func fieldsOf(t *testing.T, text []byte) map[string]bool {
 			for _, below := range value {
 				visit(below, path+"[]")
 			}
-		case nil: // unknown, which any field may be
+		case nil: // the type is unknown, and any field may be null
 		default:
 			all[fmt.Sprintf("%s %T", path, value)] = true
 		}

@@ -16,8 +16,9 @@ import (
 	"preflight/testhosts/secrettest"
 )
 
-// TestNothingSecretIsWritten makes preflight print as much as possible from inputs that hold
-// secrets: a saved run in every format, a launch command with its files, a log, and errors.
+// TestNothingSecretIsWritten makes preflight print as much as possible from inputs that contain
+// secrets. The inputs are a saved run in every format, a launch command with its files, a log, and
+// errors.
 func TestNothingSecretIsWritten(t *testing.T) {
 	var run checks.Report
 	if err := json.Unmarshal(recordedRun, &run); err != nil {

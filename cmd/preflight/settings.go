@@ -40,7 +40,7 @@ type rule struct {
 	isLimit bool
 }
 
-// rules returns the rules by setting. A setting without a rule is missing.
+// rules maps settings to their rules. A setting without a rule has no entry.
 func rules() map[string]rule {
 	return map[string]rule{
 		"hostfile":          {isPath: true, valid: notEmpty("name the hostfile")},
@@ -81,8 +81,7 @@ func rules() map[string]rule {
 	}
 }
 
-// setting is something that a flag of the root command, a variable or the configuration file can
-// set.
+// setting is a value that a flag of the root command, a variable or the configuration file can set.
 type setting struct {
 	key  string      // "master_port"; the variable is PREFLIGHT_MASTER_PORT
 	flag *pflag.Flag // the root command's flag, with the kind and the default

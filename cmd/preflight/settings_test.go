@@ -14,13 +14,13 @@ import (
 )
 
 // TestNoValueIsBent sets values that viper would change until they fit, in every place that can set
-// them. Each value arrives unchanged, or is an error that names its place.
+// them. Each value arrives unchanged, or preflight returns an error that names the value's place.
 func TestNoValueIsBent(t *testing.T) {
 	for _, c := range []struct {
 		file, variable string
 		flags          []string
 		got            func(Config) any
-		want           any // "error: " and the text, for an error
+		want           any // for an error, "error: " and its text
 	}{
 		{file: "timeout: 30", want: "error: p.yaml:1: timeout: 30 has no unit: write 30s"},
 		{file: "timeout: 30s", got: func(c Config) any { return c.Timeout }, want: 30 * time.Second},
@@ -100,7 +100,7 @@ func TestDefaultsAreOfCommands(t *testing.T) {
 	}
 }
 
-// defaults returns the settings if nothing sets any.
+// defaults returns the settings that apply if nothing is set.
 func defaults(t *testing.T) Config {
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(t.TempDir(), "none"))

@@ -32,8 +32,9 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestFaults checks the warning of a snapshot. It names the checks that a run would fail, and their
-// nodes, but nothing that the snapshot does not hold or reports elsewhere.
+// TestFaults checks the warning of a snapshot. The warning names the checks that a run would fail,
+// and their nodes. It leaves out faults that the snapshot does not contain or that are reported
+// elsewhere.
 func TestFaults(t *testing.T) {
 	fleet := facts.Fleet{}
 	for _, name := range []string{"w1", "w2", "w3"} {

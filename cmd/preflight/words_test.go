@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// banned are phrases that a native reader stumbles over, each with what to write instead.
-// Upper and lower case count the same.
+// banned lists phrases that are hard to read for native speakers, each with a replacement. Upper
+// and lower case count as the same.
 var banned = []struct{ phrase, instead string }{
 	{`behind (it|them|that|this|each|--|"--"|` + "`)", "after"},
 	{`\bbesides?\b`, "next to, as well, apart from"},
@@ -38,15 +38,15 @@ var banned = []struct{ phrase, instead string }{
 	{`\b(is|are) of (no|one|two|a|the|another|each)\b`, "belongs to, has"},
 }
 
-// allowedPhrases are texts that have a banned phrase for a good reason.
+// allowedPhrases lists texts that contain a banned phrase for a good reason.
 var allowedPhrases = []string{
 	"stand-in", "are of the same model",
 }
 
 var code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`|\\]\\([^)]*\\)")
 
-// TestPlainWords searches everything that a user reads for phrases that are banned: the pages, with
-// them the catalogues and the help that are made from the code, and the words of findings.
+// TestPlainWords searches everything that a user reads for banned phrases. It reads the pages,
+// including the catalogues and help that are generated from the code, and the words of findings.
 func TestPlainWords(t *testing.T) {
 	texts := map[string]string{}
 	for page, text := range pages(t) {
@@ -87,8 +87,8 @@ func isAllowed(line string) bool {
 	return false
 }
 
-// findingTexts returns the words of every Summary, Got and Want in the code of the checks, by their
-// place in it.
+// findingTexts returns the text of every Summary, Got and Want in the code of the checks, by its
+// place in the code.
 func findingTexts(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}

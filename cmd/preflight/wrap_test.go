@@ -31,12 +31,12 @@ func TestInsideScript(t *testing.T) {
 	}
 }
 
-// TestVariablesBeforeTheCommand checks that they have the same effect as variables before
-// preflight, and that other words are not read as variables.
+// TestVariablesBeforeTheCommand checks that variables before the command have the same effect as
+// variables before preflight, and that other words are not read as variables.
 func TestVariablesBeforeTheCommand(t *testing.T) {
 	for _, c := range []struct {
 		words, want []string
-		nodes       string // value of NNODES afterwards
+		nodes       string // value of NNODES after the call
 	}{
 		{[]string{"NNODES=2", "torchrun", "train.py"}, []string{"torchrun", "train.py"}, "2"},
 		{[]string{"env", "NNODES=4", "OTHER_OF_TEST=a=b", "torchrun", "A=b"}, []string{"torchrun", "A=b"}, "4"},

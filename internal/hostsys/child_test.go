@@ -37,7 +37,7 @@ func writeProgram(t *testing.T, path, text string) {
 	}
 }
 
-// alive reports whether a process runs and is not just a zombie that waits for its parent.
+// alive reports whether a process runs and is not a zombie that waits for its parent.
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")
@@ -63,7 +63,7 @@ func TestChildIsKilledWithItsChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The group has been sent SIGKILL; the kernel needs a moment.
+	// The group has got SIGKILL, but the kernel needs a moment to end it.
 	pid := strings.TrimSpace(string(grandchild))
 	for end := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -89,7 +89,7 @@ func TestChildIsHeardWhileItSpeaks(t *testing.T) {
 	}
 }
 
-// late waits before it reads anything.
+// late is an output that waits before its first read.
 type late struct{ output }
 
 func (l *late) Write(p []byte) (int, error) {
@@ -99,8 +99,8 @@ func (l *late) Write(p []byte) (int, error) {
 	return l.output.Write(p)
 }
 
-// The output of a child that ended long before we read it is complete. A process that still holds
-// its pipes is not waited for.
+// TestChildIsHeardLate: the output of a child that ended long before we read it is complete. Run
+// does not wait for another process that still holds the child's pipes.
 func TestChildIsHeardLate(t *testing.T) {
 	for left, want := range map[string]error{"": nil, "setsid sleep 300 & echo $! >&2; ": exec.ErrWaitDelay} {
 		var out late
@@ -156,7 +156,7 @@ func TestComplaint(t *testing.T) {
 	}
 }
 
-// A program that runs in parallel leads its own group, and ends with it.
+// TestStart: a program that runs in parallel leads its own group, and the group ends with it.
 func TestStart(t *testing.T) {
 	if _, err := Start(exec.Command("/there/is/no/such/program")); err == nil {
 		t.Error("a program that is not there has started")

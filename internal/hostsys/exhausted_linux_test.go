@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestChildOfWhoHasNoFileLeft: a child is started once other goroutines have closed files. If none
-// does, the error names this machine's shortage. It runs in a separate process that has opened all
-// files it may.
+// TestChildOfWhoHasNoFileLeft: a child is started after other goroutines have closed files. If no
+// goroutine closes one, the error names this machine's shortage. The test runs in a separate
+// process that has opened as many files as it may.
 func TestChildOfWhoHasNoFileLeft(t *testing.T) {
 	const role = "PREFLIGHT_TEST_NO_FILES"
 	if os.Getenv(role) == "" {
@@ -57,7 +57,7 @@ func TestChildOfWhoHasNoFileLeft(t *testing.T) {
 		file.Close()
 	}
 	cmd := exec.Command("/bin/true")
-	cmd.Stdin = last // the highest number there is: Go needs a higher one to start the child
+	cmd.Stdin = last // last has the highest possible descriptor, and Go needs a higher one to start the child
 	if err := Run(cmd); Shortage(err) == "" {
 		t.Errorf("with file %d as standard input: %v, which names no shortage", last.Fd(), err)
 	}

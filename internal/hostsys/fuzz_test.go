@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Any content of the machine's files and of getent's output gives valid names and addresses.
+// FuzzNames: any content of the machine's files and of getent's output gives valid names and
+// addresses.
 func FuzzNames(f *testing.F) {
 	f.Add("127.0.0.1 localhost # x\nfe80::1%eth0\ta b\n10.0.0.1", "hosts: files [NOTFOUND=return] dns[!UNAVAIL=return]\n", "10.0.0.1 STREAM w1\n10.0.0.1 DGRAM\n::ffff:10.0.0.1 STREAM x")
 	f.Add("", "hosts:[", "")

@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// machine returns the root of a machine with this hosts line in nsswitch.conf ("" for no such
-// file), a hosts file, and a getent whose script finds the name in $3. It has no name server. The
-// function returns the arguments of getent.
+// machine returns the Names of a machine without a name server. sources is the hosts line of
+// nsswitch.conf ("" for no such file), hosts is the hosts file, and getent is the script of a
+// getent that finds the name in $3. asked returns the arguments that getent got.
 func machine(t *testing.T, sources, hosts, getent string) (n *Names, asked func() string) {
 	t.Helper()
 	root := t.TempDir()
@@ -54,15 +54,15 @@ func machine(t *testing.T, sources, hosts, getent string) (n *Names, asked func(
 		return nil, errors.New("no name server here")
 	}}
 	return NewNames(root), func() string {
-		text, _ := os.ReadFile(log) // getent was not started
+		text, _ := os.ReadFile(log) // the file is missing if getent was not started
 		return string(text)
 	}
 }
 
-// both prints getent's output for a name with two families.
+// both is a script that prints getent's output for a name with two address families.
 const both = "printf '::1 STREAM w9.lan\\n::1 DGRAM\\n::1 RAW\\n127.0.0.1 STREAM\\n127.0.0.1 DGRAM\\n127.0.0.9 RAW\\n'"
 
-// Which source is asked for a name, and the result.
+// TestLookupNetIP checks which source is asked for a name, and the result.
 func TestLookupNetIP(t *testing.T) {
 	const (
 		hosts  = "10.0.0.1 w1.cluster w1\nfd00::1 W1\n10.0.0.1 w1\n10.0.0.5 login # the door\n"
@@ -75,7 +75,7 @@ func TestLookupNetIP(t *testing.T) {
 		want string // the addresses, or part of the error
 		args string // arguments of getent, "" if it must not be started
 	}{
-		// Answered from the hosts file.
+		// These names are resolved from the hosts file.
 		{"once in the hosts file", "hosts: files sss", "ip", "LOGIN", both, "[10.0.0.5]", ""},
 		{"twice, to be sorted", "hosts: files dns", "ip", "w1", resort, "[fd00::1 10.0.0.1]", "ahosts -- w1"},
 		{"once in its family", "hosts: files dns", "ip4", "w1", resort, "[10.0.0.1]", ""},
@@ -83,7 +83,7 @@ func TestLookupNetIP(t *testing.T) {
 		{"hosts file merged", "hosts: files [SUCCESS=merge] dns", "ip", "login", both, "[::1 127.0.0.1]", "ahosts -- login"},
 		{"an address", "hosts: sss", "ip", "fd00::7", both, "[fd00::7]", ""},
 
-		// Answered by Go's resolver, which agrees.
+		// These names are resolved by Go's resolver, which gives the same answer as the C library.
 		{"files and dns", "hosts: files dns", "ip", "w9", both, byGo, ""},
 		{"dns and files", "hosts:dns files # sss", "ip", "w9", both, byGo, ""},
 		{"no nsswitch.conf", "", "ip", "w9", both, byGo, ""},
@@ -92,7 +92,7 @@ func TestLookupNetIP(t *testing.T) {
 		{"mdns without .local", "hosts: files mdns4_minimal [NOTFOUND=return] dns", "ip", "w9", both, byGo, ""},
 		{"myhostname of another", " hosts : files\tdns  myhostname", "ip", "w9", both, byGo, ""},
 
-		// Only the C library can answer these.
+		// Only the C library can resolve these names.
 		{"resolve", "hosts: files resolve [!UNAVAIL=return] dns", "ip", "w9", both, "[::1 127.0.0.1]", "ahosts -- w9"},
 		{"resolve alone", "hosts: files resolve", "ip", "w9", both, "[::1 127.0.0.1]", "ahosts -- w9"},
 		{"sss", "hosts: files sss dns", "ip", "w9", both, "[::1 127.0.0.1]", "ahosts -- w9"},

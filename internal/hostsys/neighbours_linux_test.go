@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In any network namespace, netlink reports the tables that /proc shows in the first one.
+// TestNeighbourTables: in any network namespace, netlink reports the tables that /proc shows in the
+// first namespace.
 func TestNeighbourTables(t *testing.T) {
 	tables, err := NeighbourTables()
 	if err != nil {
@@ -31,7 +32,7 @@ func TestNeighbourTables(t *testing.T) {
 				t.Errorf("%s has threshold %d of %d, and %s in /proc", table.Name, i+1, threshold, text)
 			}
 		}
-		if table.Overflows == nil { // exists since Linux 4.3
+		if table.Overflows == nil { // the counter exists since Linux 4.3
 			t.Errorf("%s does not count overflows", table.Name)
 		}
 		delete(known, table.Name)
@@ -41,7 +42,7 @@ func TestNeighbourTables(t *testing.T) {
 	}
 }
 
-// A message that is too short or invalid is not a table.
+// TestParseTable: a message that is too short or invalid is not a table.
 func TestParseTable(t *testing.T) {
 	attribute := func(kind byte, value ...byte) []byte {
 		padded := append([]byte{byte(4 + len(value)), 0, kind, 0}, value...)
@@ -57,7 +58,7 @@ func TestParseTable(t *testing.T) {
 		{nil, NeighbourTable{}, false},
 		{header, NeighbourTable{}, false},
 		{append(header, 255, 255, 1, 0), NeighbourTable{}, false},
-		{append(header, attribute(tableName, []byte("arp_cache\x00")...)...), NeighbourTable{Name: ARPTable}, false}, // an interface's settings
+		{append(header, attribute(tableName, []byte("arp_cache\x00")...)...), NeighbourTable{Name: ARPTable}, false}, // the message has an interface's settings
 		{append(header, attribute(tableThresh1, 1)...), NeighbourTable{}, false},
 		{old, NeighbourTable{Name: ARPTable, Thresholds: [3]int{0, 0, 1024}}, true},
 	} {
@@ -68,13 +69,14 @@ func TestParseTable(t *testing.T) {
 	}
 }
 
-// Four addresses in our own namespace: one that no machine answers for, one with a permanent MAC
-// address, one that was never asked for, and one behind a router.
+// TestNextHopTo asks for four addresses in a network namespace of its own. No machine answers for
+// the first, the second has a permanent MAC address, the third was never looked up, and the fourth
+// is behind a router.
 func TestNextHopTo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: a network namespace needs root")
 	}
-	runtime.LockOSThread() // never undone: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 	if _, err := netns.New(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,13 +117,13 @@ func TestNextHopTo(t *testing.T) {
 		t.Errorf("without a route: %+v", hop)
 	}
 	learned, err := LearnedNeighbours()
-	if err != nil || learned[ARPTable]["near"] != 2 { // .9 and the router; the permanent entry does not count
+	if err != nil || learned[ARPTable]["near"] != 2 { // .9 and the router count, but the permanent entry does not
 		t.Errorf("learned %v %v", learned, err)
 	}
 }
 
-// wire creates a link "near" with addresses and no machine at its other end, and a route through a
-// router.
+// wire creates a link "near" that has addresses and no machine at its other end, and a route
+// through a router.
 func wire(t *testing.T, addresses ...string) {
 	t.Helper()
 	near := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near"}, PeerName: "far"}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestAnew: work during a standstill is repeated, and its result is kept if there is no second
-// standstill. The test controls the time.
+// TestAnew: work during a standstill is repeated. The result of the second try is kept if there is
+// no second standstill. The test controls the time.
 func TestAnew(t *testing.T) {
 	const sleep = 30 * time.Second
 	for name, sleeps := range map[string][]bool{ // one entry per run of the work
@@ -24,7 +24,7 @@ func TestAnew(t *testing.T) {
 			result, stood := anew(t.Context(), func() time.Duration { return time.Since(started) + time.Duration(now.Load()) }, func(ctx context.Context) int {
 				if sleeps[times] {
 					now.Add(int64(sleep))
-					<-ctx.Done() // like any wait
+					<-ctx.Done() // work waits as any wait does
 				}
 				times++
 				return times
@@ -43,7 +43,7 @@ func TestAnew(t *testing.T) {
 			}
 		})
 	}
-	t.Run("seen at the end", func(t *testing.T) { // all waits end at once, before the next check
+	t.Run("seen at the end", func(t *testing.T) { // all waits end at the same time, before the next check
 		var now atomic.Int64
 		times := 0
 		_, stood := anew(t.Context(), func() time.Duration { return time.Since(started) + time.Duration(now.Load()) }, func(context.Context) any {
@@ -58,7 +58,7 @@ func TestAnew(t *testing.T) {
 	})
 }
 
-// TestStopped: a process that did not run for a while was stopped, unless it wanted to run.
+// TestStopped: a process that did not run for a while counts as stopped, unless it wanted to run.
 func TestStopped(t *testing.T) {
 	for name, test := range map[string]struct {
 		gap, active time.Duration

@@ -40,7 +40,7 @@ func TestOnePreflightHasTheTurn(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		})
 	}
-	for !first.WasAskedFor() { // by at least one: the scheduler decides the order
+	for !first.WasAskedFor() { // at least one process asks; the scheduler decides the order
 	}
 	if had.Load() != 0 {
 		t.Error("the turn was had before it ended")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestBusy: a process that was late for a large part of a wait is busy.
+// TestBusy: a process that was late for a large part of a wait counts as busy.
 func TestBusy(t *testing.T) {
 	for name, test := range map[string]struct {
 		took, late time.Duration
@@ -32,8 +32,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestWatch: the watchdog measures delays in a process with busy goroutines, and only while it
-// runs.
+// TestWatch: the watchdog measures delays in a process with busy goroutines. It measures only while
+// it runs.
 func TestWatch(t *testing.T) {
 	toil := func() time.Duration {
 		w := BeginWait()

@@ -4,7 +4,8 @@ package lazyregexp
 
 import "testing"
 
-// An invalid expression must fail in tests, not on the node that first uses it.
+// TestTestsCompileAtOnce: an invalid expression must fail in tests, not on the node that first uses
+// it.
 func TestTestsCompileAtOnce(t *testing.T) {
 	defer func() {
 		if recover() == nil {

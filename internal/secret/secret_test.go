@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Text that reports are read for stays unchanged.
+// TestReadable: text that readers of reports need stays unchanged.
 func TestReadable(t *testing.T) {
 	for _, text := range []string{
 		"f1d2d2f924e986ac86fdf7b36c94bcdf32beec15",                         // a commit
@@ -79,7 +79,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// For any text: hidden parts stay hidden, lines stay lines, and JSON stays JSON.
+// FuzzHide: for any text, hidden parts stay hidden, lines stay lines, and JSON stays JSON.
 func FuzzHide(f *testing.F) {
 	for _, text := range []string{`{"password": "a\"b", "c": "?sig=x&d"}`, "--token a\nb=c", "https://a:b@c/d", "-----BEGIN PRIVATE KEY-----\\nx", "Authorization: Basic a", "a:b@c d:1@e"} {
 		f.Add(text)

@@ -10,7 +10,7 @@ import (
 	"preflight/testhosts/secrettest"
 )
 
-// Each format, alone and in every context that a text may have.
+// TestTokens checks each kind of token, alone and in every context that a text may have.
 func TestTokens(t *testing.T) {
 	around := []string{"%s", "it says %s there", "x: '%s'", `{"x": "%s"}`, "NAME=%s", "https://host/%s", "(%s)", "a,%s,b", "%s\nnext", "a\t%s."}
 	for seed := range uint64(20) {

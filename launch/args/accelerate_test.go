@@ -18,9 +18,9 @@ const (
 	twoOfMany   = "distributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 16\nmachine_rank: 1\nmain_process_ip: h\nmain_process_port: 29501\n"
 )
 
-// accelerateCommands are the results of accelerate 1.14.0 for a configuration and arguments under
-// CPython 3.11: the command that it starts, or what it passes to torchrun in the notation of that
-// table, or the last line of the refusal.
+// accelerateCommands lists the results of accelerate 1.14.0 for a configuration and arguments under
+// CPython 3.11. A result is the command that accelerate starts, or the options that it passes to
+// torchrun in the notation of torchrunCommands, or the last line of the refusal.
 var accelerateCommands = []struct{ config, words, want string }{
 	{"", `--use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 16 --deepspeed_hostfile hostfile train.py --lr 1`, `deepspeed --hostfile hostfile --no_local_rank --launcher pdsh --num_gpus 8 --master_port 29500 train.py --lr 1`},
 	{"", `--use-deepspeed --num-machines=2 --machine-rank=0 --num-processes=16 --deepspeed-hostfile=hostfile --main_process_ip h --main_process_port 29501 -m pkg.mod`, `deepspeed --hostfile hostfile --no_local_rank --launcher pdsh --num_gpus 8 --master_addr h --master_port 29501 --module pkg.mod`},
@@ -79,7 +79,7 @@ func TestParseAccelerate(t *testing.T) {
 	}
 }
 
-// TestAccelerateOwnRefusals checks commands with which accelerate would fail later, or that
+// TestAccelerateOwnRefusals checks commands that would make accelerate fail later, or that
 // preflight does not support.
 func TestAccelerateOwnRefusals(t *testing.T) {
 	const two = "--num_machines 2 --machine_rank 0 --num_processes 16 "
@@ -113,7 +113,7 @@ func TestAccelerateOwnRefusals(t *testing.T) {
 	}
 }
 
-// TestAccelerateTraps checks the notes about surprising things that accelerate does.
+// TestAccelerateTraps checks the notes about surprising effects of accelerate.
 func TestAccelerateTraps(t *testing.T) {
 	for _, c := range []struct {
 		words string
@@ -136,8 +136,8 @@ func TestAccelerateTraps(t *testing.T) {
 	}
 }
 
-// TestAccelerateConfigFile checks where the configuration is searched, and the DeepSpeed
-// configuration that it names.
+// TestAccelerateConfigFile checks where preflight looks for accelerate's configuration, and which
+// DeepSpeed configuration that file names.
 func TestAccelerateConfigFile(t *testing.T) {
 	const text = `{"distributed_type": "DEEPSPEED", "num_processes": 8, "deepspeed_config": {"deepspeed_config_file": "FILE"}}`
 	env := map[string]string{"HOME": "/home/u"}

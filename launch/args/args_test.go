@@ -29,7 +29,7 @@ func TestParsePrograms(t *testing.T) {
 		{"accelerate-launch --num_processes 2 train.py", launch.ProgramAccelerate, "", "train.py"},
 		{"/usr/bin/python3 -m accelerate.commands.launch --num_processes 2 train.py", launch.ProgramAccelerate, "/usr/bin/python3", "train.py"},
 		{"/usr/bin/python3 -m accelerate.commands.accelerate_cli launch --num_processes 2 train.py", launch.ProgramAccelerate, "/usr/bin/python3", "train.py"},
-		// Accelerate starts the deepspeed in PATH, regardless of its own python.
+		// accelerate starts the deepspeed in PATH, whatever its own python is.
 		{"/usr/bin/python3 -m accelerate.commands.launch --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 --deepspeed_hostfile h train.py", launch.ProgramAccelerate, "", "train.py"},
 	} {
 		got, err := Parse(split(t, c.command), "0.19.8", bare)
@@ -39,8 +39,8 @@ func TestParsePrograms(t *testing.T) {
 	}
 }
 
-// TestParseRefusesPrograms checks the errors for commands that preflight does not support, with the
-// way out.
+// TestParseRefusesPrograms checks the errors for commands that preflight does not support. Each
+// error says what to do instead.
 func TestParseRefusesPrograms(t *testing.T) {
 	for _, c := range []struct{ command, want string }{
 		{"", "preflight: no launch command given: begin it with "},
@@ -78,13 +78,13 @@ func TestRanksPython(t *testing.T) {
 	}
 }
 
-// TestHostfileOf: the release need not be known, and options of single releases are accepted.
+// TestHostfileOf: HostfileOf needs no release, and accepts options that only some releases have.
 func TestHostfileOf(t *testing.T) {
 	for line, want := range map[string]string{
 		"deepspeed train.py": hostfile.DefaultPath,
 		"deepspeed --hostfile conf/hosts train.py --hostfile other":           "conf/hosts",
 		"python -m deepspeed.launcher.runner -H=conf/hosts train.py":          "conf/hosts",
-		"deepspeed --elastic_training -H conf/hosts train.py":                 "conf/hosts", // until 0.19.8
+		"deepspeed --elastic_training -H conf/hosts train.py":                 "conf/hosts", // releases before 0.19.8 have the option
 		"deepspeed --venv_script v --min_elastic_nodes 1 --hostf h train.py":  "h",
 		"torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint w1 train.py": "",
 	} {
@@ -93,13 +93,13 @@ func TestHostfileOf(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q", line, got, err, want)
 		}
 	}
-	// An abbreviation of --save_pid until 0.10.2, and later also of --ssh_port.
+	// --s abbreviates --save_pid until 0.10.2. Later it may also abbreviate --ssh_port.
 	if got, err := HostfileOf(strings.Fields("deepspeed --s --hostfile h train.py"), Surroundings{}); err == nil {
 		t.Errorf("an option that may be two is taken: %q", got)
 	}
 }
 
-// Refused reports errors before the hosts are known, and none for torchrun.
+// TestRefused: Refused reports errors before the hosts are known, and no error for torchrun.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		command, release string

@@ -14,9 +14,9 @@ import (
 	"preflight/launch"
 )
 
-// deepSpeedCommands are the results of the real parse_args of these releases under CPython 3.11,
-// where "" is 0.19.8: the options with other values than their defaults, then the script and its
-// arguments, or the last line of the refusal.
+// deepSpeedCommands lists the results of the real parse_args of these releases under CPython 3.11,
+// where "" is 0.19.8. A result is the options whose values differ from their defaults, then the
+// script and its arguments, or the last line of the refusal.
 var deepSpeedCommands = []struct{ release, words, want string }{
 	{"", `train.py`, `| train.py`},
 	{"", `-H hostfile train.py --deepspeed ds.json`, `hostfile=hostfile | train.py <--deepspeed> <ds.json>`},
@@ -135,7 +135,7 @@ func split(t *testing.T, text string) []string {
 	return words
 }
 
-// deepSpeedText returns a command in the notation of the table.
+// deepSpeedText returns a command in the notation of deepSpeedCommands.
 func deepSpeedText(t Typed, err error) string {
 	if usage, ok := errors.AsType[*launch.UsageError](err); ok {
 		return usage.Original
@@ -173,7 +173,7 @@ func deepSpeedText(t Typed, err error) string {
 	return strings.ReplaceAll(strings.Join(text, " "), "=true", "=True")
 }
 
-// TestDeepSpeedHostfile checks whether the command names the hostfile that will be read.
+// TestDeepSpeedHostfile checks whether the command names the hostfile that DeepSpeed will read.
 func TestDeepSpeedHostfile(t *testing.T) {
 	for _, c := range []struct {
 		words string
@@ -188,7 +188,7 @@ func TestDeepSpeedHostfile(t *testing.T) {
 	}
 }
 
-// TestWaysOut checks the messages for people.
+// TestWaysOut checks preflight's own error messages.
 func TestWaysOut(t *testing.T) {
 	for _, c := range []struct{ release, words, want string }{
 		{"", "--num-gpus 2 train.py", "deepspeed: there is no option --num-gpus: write --num_gpus"},

@@ -105,8 +105,8 @@ func TestFrameworks(t *testing.T) {
 	}
 }
 
-// TestFrameworksRefused checks commands that would not start a training over all nodes, with the
-// way out.
+// TestFrameworksRefused checks commands that would not start a training over all nodes. Each error
+// says what to do instead.
 func TestFrameworksRefused(t *testing.T) {
 	for _, c := range []struct {
 		command string
@@ -132,7 +132,7 @@ func TestFrameworksRefused(t *testing.T) {
 	}
 }
 
-// TestDataSetsOfConfiguration: axolotl's data sets are a list of paths.
+// TestDataSetsOfConfiguration: axolotl's data sets become one option with several paths.
 func TestDataSetsOfConfiguration(t *testing.T) {
 	const text = "base_model: org/model\ndatasets:\n  - path: org/data\n    type: alpaca\n  - {path: json, data_files: [a.jsonl]}\n  - org/word\noutput_dir: out\n"
 	got := configuredBy([]string{"axolotl.yaml"}, surroundings(nil, map[string]string{"axolotl.yaml": text}))

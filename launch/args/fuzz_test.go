@@ -11,8 +11,8 @@ import (
 	"preflight/launch"
 )
 
-// FuzzParse: any command line, with any accelerate configuration, is parsed or refused with a
-// message, twice in the same way and without a crash.
+// FuzzParse: Parse parses any command line, with any accelerate configuration, or refuses it with a
+// message. It never crashes, and a second call gives the same result.
 func FuzzParse(f *testing.F) {
 	for _, command := range []string{
 		"deepspeed --hostfile h --include w1:0@w2 train.py --deepspeed_config ds.json", "torchrun --nnodes 1:4 --rdzv-endpoint w1:29500 --rdzv_conf a=1,b train.py",

@@ -11,7 +11,8 @@ import (
 	"preflight/launch"
 )
 
-// ran returns the result of a script that the words run: its exports and the words of the command.
+// ran returns the result of a script that the words run: the script's exports and the words of its
+// command.
 func ran(words, text string) (string, error) {
 	around := Surroundings{
 		Getenv: func(name string) string { return map[string]string{"WORLD": "16"}[name] },
@@ -48,7 +49,7 @@ func TestOfScript(t *testing.T) {
 		{"bash run.sh", "torchrun --rdzv_endpoint $(hostname):29400 --log_dir `basename $0` train.py $HOSTNAME", "torchrun|--rdzv_endpoint|w1.site:29400|--log_dir|run.sh|train.py|w1.site"},
 		{"bash run.sh", "ARGS=(--nnodes 2\n  --tag \"a b\" # why\n)\nARGS+=(\"$1\")\ntorchrun \"${ARGS[@]}\" train.py ${#ARGS[@]} ${ARGS[1]}", "torchrun|--nnodes|2|--tag|a b||train.py|5|2"},
 		{"bash run.sh 4", "N=$(( $1 * 2 ))\nexport OPTS=a\nOPTS+=b\ntorchrun --nnodes $N ${OPTS%b} train.py && echo done", "OPTS=ab|torchrun|--nnodes|8|a|train.py"},
-		{"bash run.sh", "WORLD=32\ntorchrun train.py", "WORLD=32|torchrun|train.py"}, // exported before, so it stays exported
+		{"bash run.sh", "WORLD=32\ntorchrun train.py", "WORLD=32|torchrun|train.py"}, // WORLD was exported before the script, so it stays exported
 		{"bash run.sh", "echo 'a\nb' >> log\ntorchrun train.py", "torchrun|train.py"},
 		{"torchrun run.sh", "", ""},
 		{"bash -c run.sh", "", ""},
@@ -59,8 +60,8 @@ func TestOfScript(t *testing.T) {
 	}
 }
 
-// TestScriptWithEmptyVariables: variables may be empty, unless the launch command then lacks
-// something.
+// TestScriptWithEmptyVariables: variables may be empty, unless the launch command then lacks a
+// value.
 func TestScriptWithEmptyVariables(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"set -x\ntorchrun --nnodes $NNODES --nproc_per_node 2 train.py", "torchrun: --nnodes needs a value; write a value that begins with a hyphen as --nnodes=-…; $NNODES of run.sh:2 is empty"},
@@ -72,7 +73,7 @@ func TestScriptWithEmptyVariables(t *testing.T) {
 	} {
 		come, err := ran("bash run.sh", c.script)
 		got := ""
-		if (err == nil) == (come == "") { // callers check the error by the result
+		if (err == nil) == (come == "") { // callers check the error by whether there is a result
 			t.Errorf("%s\ncomes to %q, and %v", c.script, come, err)
 		}
 		if err != nil {
@@ -84,7 +85,8 @@ func TestScriptWithEmptyVariables(t *testing.T) {
 	}
 }
 
-// TestScriptIsNotPlain checks scripts that only a shell can read, with the line and the way out.
+// TestScriptIsNotPlain checks scripts that only a shell can read. The error names the line and says
+// what to do instead.
 func TestScriptIsNotPlain(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"source env.sh\ntorchrun train.py", "run.sh:1: preflight does not know what source does before the launch"},

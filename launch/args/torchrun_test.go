@@ -12,9 +12,9 @@ import (
 	"preflight/launch"
 )
 
-// torchrunCommands are the results of torch 2.15 for its arguments under CPython 3.11: MIN:MAX
-// nodes x processes, the rendezvous, and the script; or the last line of the refusal. how holds
-// variables; "launch" there means torch.distributed.launch.
+// torchrunCommands lists the results of torch 2.15 for its arguments under CPython 3.11. A result
+// is MIN:MAX nodes x processes, the rendezvous, and the script, or the last line of the refusal.
+// how holds variables. "launch" in how means torch.distributed.launch.
 var torchrunCommands = []struct{ how, words, want string }{
 	{"", `train.py`, `1:1 x 1, static | train.py`},
 	{"", `--nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint h:29400 train.py --lr 1`, `4:4 x 8, c10d at h:29400 | train.py <--lr> <1>`},
@@ -94,7 +94,7 @@ func TestParseTorchrun(t *testing.T) {
 	}
 }
 
-// torchrunText returns a command in the notation of the table.
+// torchrunText returns a command in the notation of torchrunCommands.
 func torchrunText(t Typed, err error) string {
 	if usage, ok := errors.AsType[*launch.UsageError](err); ok {
 		return usage.Original
@@ -135,7 +135,7 @@ func TestTorchrunBackends(t *testing.T) {
 	}
 }
 
-// TestNodeRanks: the static backend uses any node rank that it is given, c10d uses none.
+// TestNodeRanks: the static backend uses any node rank that it is given, and c10d uses none.
 func TestNodeRanks(t *testing.T) {
 	nodes := map[string]string{"NNODES": "2", "MASTER_ADDR": "w1", "MASTER_PORT": "29500", "FORCE_TORCHRUN": "1"}
 	ranked := func(rank string) map[string]string {

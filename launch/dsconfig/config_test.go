@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// spelled returns each problem on one line: ! if the training ends, the key, and the message.
+// spelled returns each problem as one line: "!" if the training ends, the key, and the message.
 func spelled(config *Config) []string {
 	all := []string{}
 	for _, p := range config.Problems {
@@ -25,8 +25,8 @@ func spelled(config *Config) []string {
 // batch is a valid configuration to which tests add settings.
 const batch = `"train_micro_batch_size_per_gpu": 2`
 
-// The messages are DeepSpeed's own: oracle/dsconfig_test.go compares them with those of many
-// releases.
+// TestReadConfigProblems: the messages are DeepSpeed's own. oracle/dsconfig_test.go compares them
+// with those of many releases.
 func TestReadConfigProblems(t *testing.T) {
 	const validation, old = "pydantic_core._pydantic_core.ValidationError: ", "pydantic.error_wrappers.ValidationError: "
 	for _, c := range []struct {
@@ -125,7 +125,7 @@ func TestReadHjson(t *testing.T) {
 		name      string
 		file      File
 		deepspeed string
-		want      []string // nil if nothing is known
+		want      []string // nil if no result is known
 	}{
 		{"read", File{JSON: "{" + batch + "}", Hjson: true}, "", []string{}},
 		{"refused", File{Hjson: true, Refused: refused}, "", []string{"!  | the file cannot be read: Bad key name (eof): line 1 column 8 (char 7) | " + refused}},
@@ -222,8 +222,8 @@ func TestPythonRepr(t *testing.T) {
 	}
 }
 
-// TestKeyOfADerivedSize: a size that the file does not give is derived from one that it gives, and
-// that key is reported.
+// TestKeyOfADerivedSize: a batch size that the file does not give is derived from one that it
+// gives. The problem is reported for the key that the file gives.
 func TestKeyOfADerivedSize(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 1}`: "train_batch_size",

@@ -28,7 +28,7 @@ func plain(value any) any {
 	return value
 }
 
-// TestParse compares with the results of Python's hjson 3.1.0.
+// TestParse compares the results of parse with those of Python's hjson 3.1.0.
 func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -55,7 +55,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzReadConfig: the settings of any object are read without a crash.
+// FuzzReadConfig: Read reads the settings of any object without a crash.
 func FuzzReadConfig(f *testing.F) {
 	for _, text := range []string{`{"train_batch_size": 8, "zero_optimization": {"stage": 3}}`, `{"a": [1, {"b": -1.5e3}]}`, `{"a": "\ud83d", "a": 1}`} {
 		f.Add(text)

@@ -12,7 +12,7 @@ import (
 	"preflight/hostfile"
 )
 
-// TestTables checks deepspeed.yaml as a whole: every row has a name, releases are valid and in
+// TestTables checks deepspeed.yaml as a whole. Every row has a name, releases are valid and in
 // order, and no release has a setting twice.
 func TestTables(t *testing.T) {
 	checkRows(t, "", tables().Settings)
@@ -63,7 +63,7 @@ func checkRows(t *testing.T, at string, settings []setting) {
 	}
 }
 
-// checkReleases reports invalid releases and releases out of order; "" is skipped.
+// checkReleases reports invalid releases and releases out of order. It skips "".
 func checkReleases(t *testing.T, name string, releases ...string) {
 	t.Helper()
 	before := ""

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { carriertest.Main(m, nil) }
 
-// stub is a kubectl whose pods all run on this machine, and whose behaviour depends on the pod's
-// name. Its messages are those of kubectl 1.32, of its API server and of containerd.
+// stub is a kubectl whose pods all run on this machine. Its behaviour depends on the pod's name.
+// Its messages are those of kubectl 1.32, of its API server and of containerd.
 const stub = `
 printf '%s\n' "$*" >>"$STUB/asked"
 echo $$ >>"$STUB/pids"
@@ -163,15 +163,16 @@ func TestTalk(t *testing.T) {
 	asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
 	lines := strings.Split(strings.TrimSpace(string(asked)), "\n")
 	want := "exec --stdin w1 --context=--evil --namespace=ml --container=train -- /bin/sh -c "
-	const room = 600 // in a URL, for a command
+	const room = 600 // maximum length of a command in a URL
 	if len(lines) != 3 || lines[0] != "get pods --output=json --context=--evil --namespace=ml" || !strings.HasPrefix(lines[1], want) || len(lines[1]) > room {
 		t.Errorf("%q", lines)
 	}
 }
 
-// kubectl's messages when it must enter a pod with which the cluster sees no problem.
+// TestFailures checks kubectl's messages when it must enter a pod with which the cluster sees no
+// problem.
 func TestFailures(t *testing.T) {
-	const soon, grace = 2 * time.Second, time.Second // for a kubectl that is told to end
+	const soon, grace = 2 * time.Second, time.Second // grace is for a kubectl that is told to end
 	for _, test := range []struct {
 		pod     string
 		cause   remote.Cause
@@ -212,7 +213,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A killed command is reported as killed, and not as never started.
+// TestKilled: a killed command is reported as killed, and not as never started.
 func TestKilled(t *testing.T) {
 	_, client, _ := cluster(t, time.Minute, Options{}, fmt.Sprintf(running, "w1"))
 	agent, _, err := client.Reach(t.Context(), "w1")
@@ -227,7 +228,8 @@ func TestKilled(t *testing.T) {
 	agent.Close()
 }
 
-// The cluster's data about a pod explain why it cannot be entered, and preflight does not try.
+// TestStopped: the cluster's data about a pod explain why it cannot be entered, and preflight does
+// not try to enter it.
 func TestStopped(t *testing.T) {
 	for _, test := range []struct {
 		name, spec, status, meta, reason string
@@ -272,7 +274,7 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// A refusal of the API server is reported once, with its cause.
+// TestNoList: a refusal of the API server is reported once, with its cause.
 func TestNoList(t *testing.T) {
 	for says, want := range map[string]remote.Cause{
 		"E1123 21:48:44.243093 3919 memcache.go:265] \"Unhandled Error\" err=\"…\"\nThe connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?": remote.NoCluster,
@@ -307,7 +309,7 @@ func TestNoList(t *testing.T) {
 	}
 }
 
-// An API server that stalls costs the time of one node, and not that of all.
+// TestStalled: an API server that stalls costs the time limit of one node, not that of all nodes.
 func TestStalled(t *testing.T) {
 	carrier, _, dir := cluster(t, time.Second, Options{})
 	write(t, filepath.Join(dir, "hangs"), "")

@@ -35,7 +35,7 @@ func TestRealKubectl(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// This applies to the pods as well, which are processes of the server.
+	// These variables also apply to the pods, which are processes of the server.
 	t.Setenv("HOME", dir)
 	t.Setenv("XDG_CACHE_HOME", "")
 	t.Setenv("GORACE", strings.TrimPrefix(remotetest.PromptExit, "GORACE="))

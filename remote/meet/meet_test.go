@@ -22,11 +22,12 @@ import (
 
 const token = "a token that nobody guesses"
 
-// patience is how long nodes wait. If two nodes are confused with each other, both wait this long
-// for a verdict.
+// patience is how long nodes wait. If two nodes were confused with each other, both would wait this
+// long for a verdict.
 const patience = 20 * time.Second
 
-// TestMain is a calling node if it gets an address and a name. The test reads its output.
+// TestMain makes the test binary a node that calls, if it gets an address and a name. The test
+// reads its output.
 func TestMain(m *testing.M) {
 	if len(os.Args) != 4 || os.Args[1] != "call" {
 		os.Exit(m.Run())
@@ -53,7 +54,7 @@ func TestFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				_ = calling.Process.Kill() // it may have ended by itself
+				_ = calling.Process.Kill() // the process may have ended by itself
 				_ = calling.Wait()
 			})
 		}
@@ -82,7 +83,7 @@ func listen(t *testing.T, names ...string) *Carrier {
 	return Listen(listener, token, called)
 }
 
-// judge returns a carrier that expects these nodes, for the duration of a test.
+// judge returns a carrier that expects the named nodes, for the duration of a test.
 func judge(t *testing.T, timeout time.Duration, names ...string) (*Carrier, *remote.Client) {
 	t.Helper()
 	carrier := listen(t, names...)
@@ -94,13 +95,13 @@ func judge(t *testing.T, timeout time.Duration, names ...string) (*Carrier, *rem
 	return carrier, client
 }
 
-// outcome is how a node's call ended.
+// outcome says how a node's call ended.
 type outcome struct {
 	Verdict
 	err error
 }
 
-// node calls, and answers as an agent does.
+// node connects to the carrier, and answers as an agent does.
 func node(t *testing.T, c *Carrier, name, token string) <-chan outcome {
 	t.Helper()
 	done := make(chan outcome, 1)
@@ -146,12 +147,12 @@ func TestTalk(t *testing.T) {
 	}
 }
 
-// Both sides report why a node cannot be examined.
+// TestFailures: both sides report why a node cannot be examined.
 func TestFailures(t *testing.T) {
 	const soon = time.Second
 	for _, test := range []struct {
 		name    string
-		call    func(*testing.T, *Carrier) string // returns what the last caller got as an answer
+		call    func(*testing.T, *Carrier) string // returns the answer that the last caller got
 		cause   remote.Cause
 		message string
 		told    string
@@ -196,7 +197,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// says returns the whole answer of the launching machine to some text.
+// says sends text to the launching machine and returns its whole answer.
 func says(t *testing.T, c *Carrier, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", c.Address().String())
@@ -210,7 +211,7 @@ func says(t *testing.T, c *Carrier, text string) string {
 	return string(answer)
 }
 
-// A node sends nothing to a server that does not know the token.
+// TestFalseJudge: a node sends nothing to a server that does not know the token.
 func TestFalseJudge(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -229,7 +230,7 @@ func TestFalseJudge(t *testing.T) {
 		_ = l.receive(&h)
 		_ = l.send(challenge{Wire: wire, Nonce: "n"})
 		_ = l.receive(&p)
-		_ = l.send(p) // the node's own proof, sent back
+		_ = l.send(p) // sends the node's own proof back
 		_, _ = io.Copy(io.Discard, conn)
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -243,7 +244,8 @@ func TestFalseJudge(t *testing.T) {
 	}
 }
 
-// If the launching machine ends without a verdict, or was never there, no node launches.
+// TestNoVerdict: if the launching machine ends without a verdict, or was never there, no node
+// launches.
 func TestNoVerdict(t *testing.T) {
 	carrier, client := judge(t, time.Minute, "w1")
 	end := node(t, carrier, "w1", token)
@@ -264,7 +266,7 @@ func TestNoVerdict(t *testing.T) {
 	}
 }
 
-// A node that is lost in the middle of an answer is reported as lost.
+// TestLost: a node that is lost in the middle of an answer is reported as lost.
 func TestLost(t *testing.T) {
 	carrier, client := judge(t, time.Minute, "w1")
 	l, err := net.Dial("tcp", carrier.Address().String())
@@ -288,8 +290,8 @@ func TestLost(t *testing.T) {
 	agent.Close()
 }
 
-// A node that falls silent after authentication costs only its own time, and still gets the
-// verdict.
+// TestFrozen: a node that falls silent after authentication costs only its own time limit, and
+// still gets the verdict.
 func TestFrozen(t *testing.T) {
 	carrier, client := judge(t, time.Second, "w1")
 	l, err := net.Dial("tcp", carrier.Address().String())

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { carriertest.Main(m, nil) }
 
-// stub is an mpirun that lets a node's login run the command. Like a real one it keeps its own
+// stub is an mpirun that lets a node's login run the command. Like a real mpirun, it keeps its own
 // standard output open until the command has ended, and ends the command on SIGTERM.
 const stub = `#!/bin/sh
 case $1 in --version) echo "$STUB_VERSION"; exit ;; esac
@@ -73,7 +73,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A launch's options that say how daemons start are passed on before ours; the others are not.
+// TestWords: the launch's options that say how daemons start are passed on before ours. The other
+// options are not passed on.
 func TestWords(t *testing.T) {
 	t.Setenv("OMPI_MCA_plm_rsh_args", "-p 2222")
 	open, hydra := kindOf("mpirun (Open MPI) 4.1.4\n"), kindOf("HYDRA build details:\n    Version: 4.0.2")
@@ -94,7 +95,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// Recorded messages of mpirun, its ssh and its daemons (Open MPI 4.1.4, MPICH 4.0.2), by line.
+// TestExplain checks recorded messages of mpirun, its ssh and its daemons (Open MPI 4.1.4, MPICH
+// 4.0.2), line by line.
 func TestExplain(t *testing.T) {
 	const banner = "ORTE was unable to reliably start one or more daemons.; This usually is caused by:; * not finding the required libraries and/or binaries on"
 	for _, test := range []struct {

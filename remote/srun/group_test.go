@@ -20,8 +20,8 @@ import (
 
 const timeOfMany = 12 * time.Second
 
-// groupOf returns a client of these nodes, whose agents call back. All of them share a home that
-// already has the agent.
+// groupOf returns a client of the named nodes, whose agents call back. All of them share a home
+// directory that already has the agent.
 func groupOf(t *testing.T, callback string, nodes ...string) (client *remote.Client, dir string) {
 	t.Helper()
 	warm, dir := job(t, time.Minute)
@@ -43,7 +43,7 @@ func groupOf(t *testing.T, callback string, nodes ...string) (client *remote.Cli
 	return client, dir
 }
 
-// talk reaches all nodes at the same time, and lets each repeat what it is sent.
+// talk reaches all nodes at the same time, and makes each node repeat a text.
 func talk(t *testing.T, client *remote.Client, nodes []string) (traces map[string]*remote.Trace, failures map[string]error) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -64,7 +64,7 @@ func talk(t *testing.T, client *remote.Client, nodes []string) (traces map[strin
 	return traces, failures
 }
 
-// asked returns the node lists of the sruns in order, those with one node sorted.
+// asked returns the node lists of the sruns in order. Lists with one node are sorted.
 func asked(t *testing.T, dir string) (lists []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "asked"))
@@ -121,8 +121,8 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// TestUncalled checks that agents that cannot call are started individually, with the reason
-// reported. The same holds if preflight cannot listen.
+// TestUncalled checks that agents that cannot call back are started individually, and that the
+// reason is reported. The same holds if preflight cannot listen.
 func TestUncalled(t *testing.T) {
 	busy, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -152,7 +152,8 @@ func TestUncalled(t *testing.T) {
 	}
 }
 
-// TestExported checks that srun exports the variable in addition to what the user chose.
+// TestExported checks that srun exports the variable in addition to the variables that the user
+// chose.
 func TestExported(t *testing.T) {
 	for chosen, want := range map[string]string{"": "", "ALL": "", "NONE": "SLURM_EXPORT_ENV=TOLD_BY_PREFLIGHT", "A,B": "SLURM_EXPORT_ENV=A,B,TOLD_BY_PREFLIGHT"} {
 		t.Setenv("SLURM_EXPORT_ENV", chosen)

@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { carriertest.Main(m, meet.CallBack) }
 
-// stub is an srun whose nodes are all this machine, and whose behaviour depends on the node's name.
-// Its messages are those of Slurm 22.05.
+// stub is an srun whose nodes are all this machine. Its behaviour depends on the node's name. Its
+// messages are those of Slurm 22.05.
 const stub = `#!/bin/sh
 echo "$@" >>"$STUB/asked"
 echo $$ >>"$STUB/pids"
@@ -180,7 +180,7 @@ func TestTalk(t *testing.T) {
 	}
 }
 
-// TestFaultsOfGroup covers agents that call back.
+// TestFaultsOfGroup checks the faults of agents that call back.
 func TestFaultsOfGroup(t *testing.T) {
 	inJob(t)
 	carriertest.Faults(t, carriertest.Stand{Calls: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
@@ -246,8 +246,9 @@ func TestFaults(t *testing.T) {
 	}})
 }
 
-// TestBring checks that nodes which lack the same file get it from one sbcast through one step,
-// which removes the rest of it at the end. A node that does not get the file is told so.
+// TestBring checks that nodes which lack the same file get it from one sbcast through one step. The
+// step removes the rest of the file at the end. Bring returns false for a node that does not get
+// the file.
 func TestBring(t *testing.T) {
 	const path, content = "/cache/preflight-x.0", "a binary"
 	brings := "echo \"$@\" >>$STUB/sbcasts\n"
@@ -266,7 +267,7 @@ func TestBring(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, dir := job(t, time.Minute)
-			if err := os.WriteFile(filepath.Join(dir, "pids"), nil, 0o600); err != nil { // if no step starts
+			if err := os.WriteFile(filepath.Join(dir, "pids"), nil, 0o600); err != nil { // the file exists even if no step starts
 				t.Fatal(err)
 			}
 			if test.sbcast == "" {
@@ -295,7 +296,7 @@ func TestBring(t *testing.T) {
 			if err := carrier.Close(); err != nil {
 				t.Error(err)
 			}
-			sent, _ := os.ReadFile(filepath.Join(dir, "sent")) // missing if nothing was sent
+			sent, _ := os.ReadFile(filepath.Join(dir, "sent")) // the file is missing if nothing was sent
 			if string(sent) != test.sent {
 				t.Errorf("sent %q", sent)
 			}
@@ -355,7 +356,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A killed task is reported as killed, and not as a step that Slurm refused.
+// TestKilled: a killed task is reported as killed, and not as a step that Slurm refused.
 func TestKilled(t *testing.T) {
 	client, _ := job(t, time.Minute)
 	agent, _, err := client.Reach(t.Context(), "w1")
@@ -374,7 +375,7 @@ func TestInterrupted(t *testing.T) {
 	client, dir := job(t, time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { // as soon as srun runs
+	go func() { // kills the task as soon as srun runs
 		for ctx.Err() == nil {
 			if pids, _ := os.ReadFile(filepath.Join(dir, "pids")); len(pids) > 0 {
 				cancel()
@@ -388,7 +389,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestNamed checks that everything that the user passes to srun is one word, and is part of the
+// TestNamed checks that each value that the user passes to srun is one word, and is part of the
 // trace.
 func TestNamed(t *testing.T) {
 	_, dir := job(t, time.Minute)

@@ -10,7 +10,7 @@ import (
 )
 
 // Both benchmarks log in to the same in-process server. The difference between Dial and Floor is
-// this package's cost.
+// the cost of this package.
 func BenchmarkFloor(b *testing.B) {
 	p := newPerson(b)
 	n := startNode(b, admits(p.key.PublicKey()))

@@ -15,11 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// oracleConfigs are configurations that the test compares with the output of the real ssh. $DIR is
-// the directory of the files.
+// oracleConfigs lists configurations whose result the test compares with the output of the real
+// ssh. $DIR is the directory of the files.
 var oracleConfigs = []struct {
 	name  string
-	files map[string]string // in addition to "config"
+	files map[string]string // files besides "config"
 	hosts []string
 }{
 	{"first value wins", map[string]string{"config": "Port 2201\nHost w1\n Port 2202\n User alice\nHost *\n User bob\n"}, []string{"w1", "w2"}},
@@ -78,7 +78,7 @@ func TestConfigAgainstSSH(t *testing.T) {
 	}
 }
 
-// configured writes the files below a new home and reads them.
+// configured writes the files below a new home directory and reads them.
 func configured(t *testing.T, files map[string]string) (home string, c *Carrier) {
 	t.Helper()
 	home = t.TempDir()
@@ -116,7 +116,7 @@ func resolvedText(g *target, c *Carrier) map[string]string {
 		}
 	}
 	identities := slices.DeleteFunc(slices.Clone(g.identities), func(path string) bool {
-		return strings.HasPrefix(filepath.Base(path), "id_") // a default
+		return strings.HasPrefix(filepath.Base(path), "id_") // the default identities
 	})
 	only := func(algorithms []string) string {
 		return strings.Join(slices.DeleteFunc(slices.Clone(algorithms), func(a string) bool { return strings.HasPrefix(a, "sk-") }), ",")
@@ -162,7 +162,7 @@ func oracle(out, home string) map[string]string {
 		switch key {
 		case "identityfile", "certificatefile":
 			if strings.HasPrefix(filepath.Base(value), "id_") {
-				continue // a default
+				continue // the value is a default
 			}
 			value = strings.TrimSpace(want[key] + " " + value)
 		case "hostkeyalgorithms":
@@ -231,8 +231,8 @@ func TestConfigOthersMayWrite(t *testing.T) {
 	}
 }
 
-// The user's file wins over the system's, relative includes start in each file's directory, and the
-// command line wins over both.
+// TestConfigPrecedence: the user's file overrides the system's, and the command line overrides
+// both. Relative includes start in each file's directory.
 func TestConfigPrecedence(t *testing.T) {
 	home, _ := configured(t, map[string]string{"config": "Include more\nUser mine\n", "more": "Port 2300\n"})
 	system := filepath.Join(home, "etc")
@@ -262,7 +262,8 @@ func TestConfigPrecedence(t *testing.T) {
 	}
 }
 
-// Every case here is something that ssh does and preflight does not; preflight must report it.
+// TestConfigDifferences: every case is something that ssh does and preflight does not. preflight
+// must report it.
 func TestConfigDifferences(t *testing.T) {
 	for _, test := range []struct{ config, want string }{
 		{"Match exec true\n Port 1\n", "`Match exec`"},
@@ -292,7 +293,8 @@ func TestConfigDifferences(t *testing.T) {
 	}
 }
 
-// A hostfile is data: its text must not become part of a shell command.
+// TestProxyCommandRefusesShellCharacters: a hostfile is data, so its text must not become part of a
+// shell command.
 func TestProxyCommandRefusesShellCharacters(t *testing.T) {
 	_, c := configured(t, map[string]string{"config": "ProxyCommand nc %h %p\n"})
 	for _, name := range []string{"w1;touch x", "$(id)", "-oProxyCommand=x", "a b", "`id`"} {

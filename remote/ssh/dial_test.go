@@ -27,7 +27,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// person is a user with a home and a key, independent of the developer's own.
+// person is a user with a home directory and a key of its own, independent of the developer's.
 type person struct {
 	t    testing.TB
 	home string
@@ -97,7 +97,7 @@ type node struct {
 	key     ssh.Signer
 	mu      sync.Mutex
 	logins  int
-	present int // current logins
+	present int // number of current logins
 }
 
 func newSigner(t testing.TB) ssh.Signer {
@@ -150,8 +150,8 @@ func listen(t testing.TB, serve func(net.Conn)) (address string, port int) {
 	return listener.Addr().String(), listener.Addr().(*net.TCPAddr).Port
 }
 
-// startNode runs a server. It accepts the users that config accepts, and forwards connections, so
-// that it can be a jump host as well.
+// startNode runs a server. It accepts the users that config accepts. It also forwards connections,
+// so that it can be a jump host.
 func startNode(t testing.TB, config *ssh.ServerConfig) *node {
 	t.Helper()
 	n := &node{key: newSigner(t)}
@@ -179,7 +179,7 @@ func startNode(t testing.TB, config *ssh.ServerConfig) *node {
 	return n
 }
 
-// forward serves direct-tcpip and refuses the rest.
+// forward accepts direct-tcpip channels and refuses all others.
 func forward(asked ssh.NewChannel) {
 	var to struct {
 		Host       string
@@ -210,7 +210,7 @@ func forward(asked ssh.NewChannel) {
 	channel.Close()
 }
 
-// admits accepts the holder of the key.
+// admits returns the configuration of a server that accepts the holder of the key.
 func admits(key ssh.PublicKey) *ssh.ServerConfig {
 	return &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, shown ssh.PublicKey) (*ssh.Permissions, error) {
 		if equalKeys(shown, key) {
@@ -235,7 +235,7 @@ func host(name string, port int, more ...string) string {
 	return fmt.Sprintf("Host %s\n HostName 127.0.0.1\n Port %d\n %s\n", name, port, strings.Join(more, "\n "))
 }
 
-// failed dials and expects this failure at most a second later than necessary.
+// failed dials and expects the given failure, at most a second later than necessary.
 func (p *person) failed(c *Carrier, name string, timeout time.Duration, stage remote.Stage, cause remote.Cause, words string) (*remote.Error, *remote.Trace) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -39,15 +39,15 @@ func line(name string, key ssh.PublicKey) string {
 	return name + " " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + "\n"
 }
 
-// The server shows an ed25519 key; the known keys decide the result.
+// TestHostKey: the server shows an ed25519 key, and the known keys decide the result.
 func TestHostKey(t *testing.T) {
 	other, wrongType := newSigner(t).PublicKey(), ecdsaSigner(t).PublicKey()
 	for _, test := range []struct {
 		name   string
 		known  func(n *node) string
 		config string
-		cause  remote.Cause // "" = accepted
-		words  string       // of the error, or of the note if the key was accepted
+		cause  remote.Cause // "" means that the key is accepted
+		words  string       // words of the error, or of the note if the key was accepted
 	}{
 		{"known", func(n *node) string { return line(knownhosts.Normalize(n.address), n.key.PublicKey()) }, "", "", ""},
 		{"known among others", func(n *node) string {
@@ -111,7 +111,7 @@ func TestHostKey(t *testing.T) {
 	}
 }
 
-// A server with two keys must show the known one, whatever it prefers.
+// TestHostKeyOrder: a server with two keys must show the known key, whichever key it prefers.
 func TestHostKeyOrder(t *testing.T) {
 	p := newPerson(t)
 	server := admits(p.key.PublicKey())
@@ -138,7 +138,7 @@ func TestHostCertificate(t *testing.T) {
 		certType   uint32
 		principals []string
 		before     uint64
-		known      string // the line's text before the authority's key
+		known      string // text of the line before the authority's key
 		cause      remote.Cause
 	}{
 		{"good", ssh.HostCert, []string{"127.0.0.1"}, now + 600, "@cert-authority *", ""},
@@ -181,7 +181,8 @@ func checkKey(p *person, key ssh.PublicKey) *remote.Error {
 	return c.verifier(target).check(nil, key)
 }
 
-// A login with a host certificate, negotiated by the real library.
+// TestDialHostCertificate logs in to a server with a host certificate, negotiated by the real
+// library.
 func TestDialHostCertificate(t *testing.T) {
 	p := newPerson(t)
 	authority, key := newSigner(t), newSigner(t)
@@ -207,14 +208,15 @@ func TestDialHostCertificate(t *testing.T) {
 
 func TestKnownHostsUnreadable(t *testing.T) {
 	p := newPerson(t)
-	os.Mkdir(p.path("known_hosts"), 0o700) // a directory: opens, cannot be read
+	os.Mkdir(p.path("known_hosts"), 0o700) // a directory can be opened but not read
 	e := checkKey(p, newSigner(t).PublicKey())
 	if e == nil || e.Cause != remote.HostsUnreadable || !strings.Contains(e.Error(), "could not be read") {
 		t.Errorf("got %v", e)
 	}
 }
 
-// Thousands of nodes ask the same file: it is read once, and most lines are found by name.
+// BenchmarkKnownHosts: thousands of nodes need the same file. It is read once, and most lines are
+// found by name.
 func BenchmarkKnownHosts(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "known_hosts")
 	signer := newSigner(b)

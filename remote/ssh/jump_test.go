@@ -22,7 +22,8 @@ import (
 	"preflight/remote"
 )
 
-// All nodes behind a jump host share one connection to it, even if they connect at the same time.
+// TestJumpIsShared: all nodes behind a jump host share one connection to it, even if they connect
+// at the same time.
 func TestJumpIsShared(t *testing.T) {
 	p := newPerson(t)
 	bastion, n := startNode(t, admits(p.key.PublicKey())), startNode(t, admits(p.key.PublicKey()))
@@ -118,8 +119,8 @@ func TestJumpFails(t *testing.T) {
 	p.failed(c, "loop1", limit, remote.StageConnect, remote.JumpFailed, "jumphost loop")
 }
 
-// If a jump host freezes after the login, the nodes behind it fail at their own deadlines, and
-// Close ends everything that still waits for it.
+// TestJumpFreezes: if a jump host freezes after the login, the nodes behind it fail at their own
+// deadlines. Close ends every call that still waits for the jump host.
 func TestJumpFreezes(t *testing.T) {
 	p := newPerson(t)
 	bastion, n := startNode(t, admits(p.key.PublicKey())), startNode(t, admits(p.key.PublicKey()))
@@ -152,7 +153,7 @@ func TestJumpFreezes(t *testing.T) {
 	}
 }
 
-// relay copies bytes until it freezes; then it drops them.
+// relay copies bytes until it freezes. After that it drops them.
 func relay(conn net.Conn, to string, frozen <-chan struct{}) {
 	beyond, err := net.Dial("tcp", to)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzKnownHosts checks that for any file, a host gets exactly those lines that apply to it, in
+// FuzzKnownHosts checks that, for any file, a host gets exactly the lines that apply to it, in
 // order.
 func FuzzKnownHosts(f *testing.F) {
 	const key = " ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"

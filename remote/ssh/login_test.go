@@ -24,7 +24,8 @@ import (
 	"preflight/remote"
 )
 
-// site returns a person, a node that accepts what server says, and a configuration.
+// site returns a person and a node that accepts the users that server accepts, with a
+// configuration.
 func site(t *testing.T, server *ssh.ServerConfig, config ...string) (*person, *node) {
 	t.Helper()
 	p := newPerson(t)
@@ -34,7 +35,7 @@ func site(t *testing.T, server *ssh.ServerConfig, config ...string) (*person, *n
 	return p, n
 }
 
-// nobody accepts no key.
+// nobody returns the configuration of a server that accepts no key.
 func nobody() *ssh.ServerConfig {
 	return &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
 		return nil, errors.New("not this one")
@@ -50,7 +51,7 @@ func TestLoginRefusals(t *testing.T) {
 		prepare func(*person)
 		cause   remote.Cause
 		words   string
-		detail  map[string]string // substrings
+		detail  map[string]string // substrings of the values
 	}{
 		{"refused", nobody(), "", nil, remote.KeysRefused, "accepts none of the keys offered",
 			map[string]string{"offered": "id_ed25519)", "user": "", "methods": "publickey"}},
@@ -107,7 +108,8 @@ func (noGSSAPI) VerifyMIC([]byte, []byte) error { return errors.New("no") }
 
 func (noGSSAPI) DeleteSecContext() error { return nil }
 
-// The server is asked about a key that we cannot use; if it says yes, that is the finding.
+// TestLoginUnusableKeyIsTheOne: the server is asked about a key that we cannot use. If the server
+// would accept it, that key is the finding.
 func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 	t.Run("too open", func(t *testing.T) {
 		p, _ := site(t, nobody())
@@ -143,7 +145,7 @@ func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 	})
 	t.Run("but another works", func(t *testing.T) {
 		p := newPerson(t)
-		locked := p.newKey("id_rsa", "secret") // it is tried first
+		locked := p.newKey("id_rsa", "secret") // this key is tried first
 		p.write("id_rsa.pub", string(ssh.MarshalAuthorizedKey(locked.PublicKey())))
 		n := startNode(t, &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil }})
 		p.knows(n)
@@ -196,7 +198,7 @@ func TestLoginAccountClosed(t *testing.T) {
 	})
 }
 
-// A server that stops in the middle of the login costs the node's deadline.
+// TestLoginFreezes: a server that stops in the middle of the login costs only the node's deadline.
 func TestLoginFreezes(t *testing.T) {
 	release := make(chan struct{})
 	server := nobody()
@@ -335,7 +337,8 @@ func privateKey(t *testing.T) (ed25519.PrivateKey, ssh.PublicKey) {
 	return private, signer.PublicKey()
 }
 
-// The order of pubkey_prepare: the agent's keys that are named, the agent's other keys, the files.
+// TestIdentityOrder checks the order of pubkey_prepare: the agent's keys that the configuration
+// names, the agent's other keys, the keys in files.
 func TestIdentityOrder(t *testing.T) {
 	p := newPerson(t)
 	named, namedPublic := privateKey(t)
@@ -404,7 +407,8 @@ func TestLoginAgentUnreachable(t *testing.T) {
 	}
 }
 
-// An agent that never lists its keys, and one that never signs, cost a node only its deadline.
+// TestLoginAgentHangs: an agent that never lists its keys, or that never signs, costs a node only
+// its deadline.
 func TestLoginAgentHangs(t *testing.T) {
 	private, public := privateKey(t)
 	t.Run("listing", func(t *testing.T) {

@@ -20,12 +20,12 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// narrowest is the largest packet, including its TCP header, that a narrowed socket receives. A key
-// exchange fits, our command does not.
+// narrowest is the size in bytes of the largest packet, including its TCP header, that a narrowed
+// socket receives. A key exchange fits into it, but our command does not.
 const narrowest = 1400
 
-// narrow makes the kernel drop larger packets that arrive at a socket, and at connections that it
-// accepts.
+// narrow makes the kernel drop packets larger than narrowest. It drops those that arrive at a
+// socket and at connections that the socket accepts.
 func narrow(_, _ string, c syscall.RawConn) error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_LEN},
@@ -42,7 +42,7 @@ func narrow(_, _ string, c syscall.RawConn) error {
 	return err
 }
 
-// narrowConn does the same to one connection.
+// narrowConn does the same as narrow for one connection.
 func narrowConn(t *testing.T, conn *net.TCPConn) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
@@ -65,8 +65,8 @@ func dialled(t *testing.T, address string) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// shells starts a server named w1 whose logins have a shell, behind a listener with this control
-// function.
+// shells starts a server named w1 whose logins have a shell. The server's listener has the given
+// control function.
 func (p *person) shells(t *testing.T, n *remotetest.Node, control func(string, string, syscall.RawConn) error) {
 	t.Helper()
 	n.Home = t.TempDir()
@@ -99,7 +99,7 @@ func (p *person) shells(t *testing.T, n *remotetest.Node, control func(string, s
 	p.write("config", host("w1", listener.Addr().(*net.TCPAddr).Port))
 }
 
-// loopback returns what the kernel believes of the path to 127.0.0.1.
+// loopback returns the values that the kernel has for the path to 127.0.0.1.
 func loopback(direction string) map[string]string {
 	return map[string]string{"direction": direction, "mtu": "65535", "size": "65507"}
 }
@@ -115,18 +115,19 @@ func isBlackHole(t *testing.T, err error, stage remote.Stage, direction string) 
 	}
 }
 
-// Lost data is recognised long before the node's time is over. The test loses a command, and before
-// the login a request that is larger than a packet.
+// TestBlackHoleOnTheWayThere: lost data is recognised long before the node's time is over. In the
+// first case a command is lost, in the second a request before the login that is larger than a
+// packet.
 func TestBlackHoleOnTheWayThere(t *testing.T) {
 	const timeout = 12 * time.Second
 	users := map[remote.Stage]string{remote.StageSession: "", remote.StageLogin: strings.Repeat("u", 2*narrowest)}
-	people := map[remote.Stage]*person{remote.StageSession: newPerson(t), remote.StageLogin: newPerson(t)} // first, because both check for leaks at the end
+	people := map[remote.Stage]*person{remote.StageSession: newPerson(t), remote.StageLogin: newPerson(t)} // created first, because both check for leaks at the end
 	for stage, user := range users {
 		p := people[stage]
 		p.shells(t, &remotetest.Node{}, narrow)
 		c := p.client(Options{Timeout: timeout, User: user, AgentSocket: "none"})
 		t.Run(string(stage), func(t *testing.T) {
-			t.Parallel() // most of the time is spent waiting
+			t.Parallel() // the test spends most of its time waiting
 			began := time.Now()
 			_, _, err := remote.New(c, remote.Options{Timeout: timeout}).Reach(t.Context(), "w1")
 			isBlackHole(t, err, stage, "to")
@@ -137,7 +138,7 @@ func TestBlackHoleOnTheWayThere(t *testing.T) {
 	}
 }
 
-// keeping is a carrier that exposes its last connection.
+// keeping is a carrier that stores its last connection.
 type keeping struct {
 	remote.Carrier
 	last *connection
@@ -149,7 +150,8 @@ func (k *keeping) Dial(ctx context.Context, name string) (remote.Connection, *re
 	return conn, trace, err
 }
 
-// An answer that is lost leaves a gap, and so it does on a second login.
+// TestBlackHoleOnTheWayBack: an answer that is lost leaves a gap, on the first login and on a
+// second one.
 func TestBlackHoleOnTheWayBack(t *testing.T) {
 	p := newPerson(t)
 	p.shells(t, &remotetest.Node{}, nil)
@@ -179,7 +181,8 @@ func TestBlackHoleOnTheWayBack(t *testing.T) {
 	isBlackHole(t, err, remote.StageTalk, "from")
 }
 
-// A black hole on one connection must also appear on another to count.
+// TestBlackHoleIsProven: a black hole on one connection counts only if it also appears on another
+// connection.
 func TestBlackHoleIsProven(t *testing.T) {
 	p := newPerson(t)
 	p.shells(t, &remotetest.Node{}, nil)
@@ -255,8 +258,9 @@ func TestBlackHoleIsProven(t *testing.T) {
 	}
 }
 
-// A node that reads nothing or sends nothing is not suspected. What we send is in its kernel's
-// buffer, or in ours because its own is full.
+// TestSlowNodesAreNotSuspected: a node that reads nothing or sends nothing is not suspected. The
+// data that we send is in the buffer of the node's kernel, or in our own buffer because the node's
+// buffer is full.
 func TestSlowNodesAreNotSuspected(t *testing.T) {
 	remotetest.NoLeaks(t)
 	address, _ := listen(t, stay)
@@ -267,7 +271,7 @@ func TestSlowNodesAreNotSuspected(t *testing.T) {
 			written := make(chan struct{})
 			go func() {
 				defer close(written)
-				io.Copy(conn, bytes.NewReader(make([]byte, size))) // ended by the close below
+				io.Copy(conn, bytes.NewReader(make([]byte, size))) // the close below ends the copy
 			}()
 			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(proofTick) {
 				if now, err := packetsOf(conn); err != nil || now.unanswered || now.gap {

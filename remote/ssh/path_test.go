@@ -16,7 +16,8 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// Shortly before a deadline, a new connection shows what the old one cannot.
+// TestLookout: shortly before a deadline, a new connection shows what the old connection cannot
+// show.
 func TestLookout(t *testing.T) {
 	remotetest.NoLeaks(t)
 	greets, _ := listen(t, func(conn net.Conn) { io.WriteString(conn, "SSH-2.0-test\r\n") })
@@ -69,7 +70,7 @@ func TestLookout(t *testing.T) {
 			if l.Tell(other); other.Err.Error() != "nonsense" {
 				t.Errorf("told of what is no silence: %v", other)
 			}
-			l.Tell(nil) // for a call that was answered at the last moment
+			l.Tell(nil) // nil means that the call was answered at the last moment
 		})
 	}
 }
@@ -80,7 +81,8 @@ func stranger(t *testing.T) string {
 	return address
 }
 
-// Packet loss on the way to a jump host is not blamed on the nodes behind it.
+// TestBlackHoleBeforeAJumpHost: packet loss on the way to a jump host is not blamed on the nodes
+// behind it.
 func TestBlackHoleBeforeAJumpHost(t *testing.T) {
 	direct := &connection{path: &path{found: &blackHole{mtu: 9000, six: true}}}
 	if e := direct.Broken(); e.Cause != remote.BlackHole || e.Detail["size"] != "8952" || e.Detail["direction"] != "from" {

@@ -40,7 +40,8 @@ func clientOf(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) *remo
 	return c
 }
 
-// From a name in a hostfile to answers, and back to a clean node.
+// TestReachCallClean covers the whole way from a name in a hostfile to answers, and back to a clean
+// node.
 func TestReachCallClean(t *testing.T) {
 	// This user ID belongs to no user, so that the test does not clean this machine's real
 	// directories.
@@ -75,7 +76,8 @@ func TestReachCallClean(t *testing.T) {
 	}
 }
 
-// An agent outlives Reach's time limit, but not the context that it was given.
+// TestReachedAgentLivesWithItsContext: an agent outlives Reach's time limit, but not the context
+// that Reach got.
 func TestReachedAgentLivesWithItsContext(t *testing.T) {
 	patient, fleet := reaching(t, time.Minute, testhosts.Host{Name: "w1"})
 	first, _, err := patient.Reach(t.Context(), "w1") // delivers this test binary, for which the short limit would not be enough
@@ -101,7 +103,7 @@ func TestReachedAgentLivesWithItsContext(t *testing.T) {
 	}
 }
 
-// Every fault after the login has its own cause.
+// TestReachFaults: every fault after the login has its own cause.
 func TestReachFaults(t *testing.T) {
 	heard := len("@@preflight shell\n@@preflight heard\n")
 	other, arch := "aarch64", "arm64"
@@ -147,7 +149,7 @@ func TestReachFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, timeout := patient, 30*time.Second
 			if f.cause == remote.Frozen || name == "swallows" {
-				t.Parallel() // they mostly wait
+				t.Parallel() // the tests mostly wait
 				c, timeout = brief, 5*time.Second
 			}
 			began := time.Now()

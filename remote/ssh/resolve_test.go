@@ -19,7 +19,7 @@ import (
 	"preflight/remote"
 )
 
-// nameServer replaces the system's name server during one test.
+// nameServer replaces the system's name server for the duration of one test.
 func nameServer(t *testing.T, dial func(ctx context.Context) error) {
 	real := net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = real })
@@ -30,8 +30,8 @@ func nameServer(t *testing.T, dial func(ctx context.Context) error) {
 
 func noServer(context.Context) error { return errors.New("no name server here") }
 
-// withGetent returns a client on a machine with these name sources and a getent that runs the
-// script. The file asked has the arguments of getent.
+// withGetent returns a client on a machine with the given name sources and a getent that runs the
+// script. asked is the path of a file that gets the arguments of getent.
 func (p *person) withGetent(sources, script string) (c *Carrier, asked string) {
 	p.t.Helper()
 	asked = filepath.Join(p.home, "asked")
@@ -51,10 +51,11 @@ func (p *person) withGetent(sources, script string) (c *Carrier, asked string) {
 	return c, asked
 }
 
-// ahosts prints what getent prints for a name with two address families.
+// ahosts is a command that prints getent's output for a name with two address families.
 const ahosts = "printf '::1 STREAM w1.lan\\n::1 DGRAM\\n::1 RAW\\n127.0.0.1 STREAM\\n127.0.0.1 DGRAM\\n127.0.0.9 RAW\\n'"
 
-// ssh resolves a name that only a glibc module knows, so preflight must as well.
+// TestNameOfAModule: ssh resolves a name that only a glibc module knows, so preflight must resolve
+// it as well.
 func TestNameOfAModule(t *testing.T) {
 	p := newPerson(t)
 	nameServer(t, noServer)

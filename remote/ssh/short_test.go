@@ -11,11 +11,11 @@ import (
 	"preflight/remote"
 )
 
-// fewFiles lets this process open only so many more files than it has, until the returned function
-// is called. Nothing else may run in the meantime.
+// fewFiles lets this process open only more additional files, until the returned function is
+// called. No other test may run during that time.
 func fewFiles(t *testing.T, more int) (enough func()) {
 	t.Helper()
-	free, err := syscall.Dup(0) // the lowest free number
+	free, err := syscall.Dup(0) // the lowest free descriptor
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func fewFiles(t *testing.T, more int) (enough func()) {
 	return func() { set(limit.Cur) }
 }
 
-// TestShortOfFiles checks that a shortage on this machine is not a fault of a node.
+// TestShortOfFiles checks that a shortage on this machine is not reported as a fault of a node.
 func TestShortOfFiles(t *testing.T) {
 	p := newPerson(t)
 	_, port := listen(t, stay)

@@ -77,7 +77,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// Every node asks for an agent, so the cost must not grow with the number of agents.
+// TestOpenedOnce: every node asks for an agent, so the cost must not grow with the number of
+// agents.
 func TestOpenedOnce(t *testing.T) {
 	agent := packed(t)
 	all, err := open(fstest.MapFS{"linux-mips.gz": agent})
@@ -98,8 +99,8 @@ func TestOpenedOnce(t *testing.T) {
 	}
 }
 
-// Every build embeds what is in the tree. An agent left there would be sent by builds of later
-// sources.
+// TestNoneIsLeftInTheTree: every build embeds the agents that are in the tree. If an agent were
+// left there, builds of later sources would send it.
 func TestNoneIsLeftInTheTree(t *testing.T) {
 	left, err := filepath.Glob("carried/*")
 	if want := []string{"carried/README.md"}; err != nil || !slices.Equal(left, want) {

@@ -56,8 +56,8 @@ func Writable(outputs []Output, written Product, those map[string]string, onTerm
 	return nil
 }
 
-// unknownFormat returns an error that names the known format with a similar name. If there is none,
-// the error lists the known formats.
+// unknownFormat returns the error for a format that the command does not write. It lists the
+// formats that the command writes. For an unknown format it also suggests a similar one.
 func (o Output) unknownFormat(known []string) error {
 	if slices.Contains(formats.Names(), o.Format) {
 		return usage.WithHint(fmt.Errorf("%s: this command does not write %s", o.Asked, o.Format), "it writes only %s: -o %s=%s", usage.Words(strings.Join(known, ", ")), known[0], o.Path)

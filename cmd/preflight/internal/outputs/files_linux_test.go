@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// saved saves a report over an earlier, longer one. It first checks that the output is writable.
+// saved saves a report over an earlier report that is longer. It first checks that the output is
+// writable.
 func saved(t *testing.T, path string) {
 	t.Helper()
 	o := Output{"-o nagios=" + path, "nagios", path}
@@ -33,7 +34,7 @@ func saved(t *testing.T, path string) {
 
 const earlier = "PREFLIGHT CRITICAL - this launch will not work: 1 problem on w2 | nodes=4\n"
 
-// TestSaveToMountPoint writes to a mount point, which no file can be renamed to.
+// TestSaveToMountPoint writes to a mount point, which cannot be replaced by a rename.
 func TestSaveToMountPoint(t *testing.T) {
 	dir := t.TempDir()
 	behind, path := filepath.Join(dir, "behind"), filepath.Join(dir, "termination-log")
@@ -51,7 +52,7 @@ func TestSaveToMountPoint(t *testing.T) {
 		}
 	})
 	saved(t, path)
-	saved(t, behind) // another name of the same file, which a file can be renamed to
+	saved(t, behind) // another name of the same file, which can be replaced by a rename
 }
 
 // TestSaveWhereNothingIsMade writes to a writable file in a directory that is not writable.
@@ -66,7 +67,7 @@ func TestSaveWhereNothingIsMade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	defer os.Chmod(dir, 0o755) // so that it can be removed
+	defer os.Chmod(dir, 0o755) // lets the test remove the directory
 	if os.Geteuid() == 0 {     // root may write everywhere, so this thread becomes the user nobody
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -82,7 +83,7 @@ func TestSaveWhereNothingIsMade(t *testing.T) {
 	}
 }
 
-// TestStrangeEndings checks that a file with the ending of an unknown format does not get text.
+// TestStrangeEndings checks that a file with the extension of an unknown format does not get text.
 func TestStrangeEndings(t *testing.T) {
 	dir := t.TempDir() + "/"
 	for value, refuse := range map[string]bool{

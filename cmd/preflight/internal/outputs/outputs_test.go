@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// asked holds the flags that say where a report goes.
+// asked holds the flags that say where a report is written.
 type asked struct {
 	Format              string
 	Output              []string
@@ -20,7 +20,7 @@ type asked struct {
 func TestOutputs(t *testing.T) {
 	for _, c := range []struct {
 		asked asked
-		want  []string // FORMAT PATH
+		want  []string // each entry is FORMAT PATH
 	}{
 		{asked{}, []string{"text -"}},
 		{asked{Output: []string{""}}, []string{"text -"}},
@@ -37,7 +37,7 @@ func TestOutputs(t *testing.T) {
 		{asked{Output: []string{"a.b/c", "text=d.html"}}, []string{"text a.b/c", "text d.html"}},
 		{asked{Output: []string{"a.html"}}, []string{"html a.html", "text -"}},
 		{asked{Output: []string{"a.html", "b"}, Format: "junit"}, []string{"html a.html", "junit b"}},
-		{asked{Output: []string{"markdown", "html=b"}}, []string{"text markdown", "html b"}}, // refused later
+		{asked{Output: []string{"markdown", "html=b"}}, []string{"text markdown", "html b"}}, // a later check refuses this
 		{asked{Output: []string{"a,json=b,c,junit=d=e"}}, []string{"text a", "json b,c", "junit d=e"}},
 		{asked{Output: []string{"json=a", "junit=b"}}, []string{"json a", "junit b", "text -"}},
 		{asked{Output: []string{"json=a"}, Format: "json"}, []string{"json a"}},

@@ -4,7 +4,7 @@ package policyfile
 
 import "testing"
 
-// FuzzDocument checks that reading any text ends.
+// FuzzDocument checks that reading ends for any text.
 func FuzzDocument(f *testing.F) {
 	f.Add("expect:\n\ta: [>=5, 'b\n")
 	f.Add("a: \"x, >6\" : : `")

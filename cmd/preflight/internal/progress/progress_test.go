@@ -20,7 +20,7 @@ import (
 // start is the start time of the runs below.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// at returns the time that many seconds after start.
+// at returns the time that is seconds after start.
 func at(seconds float64) time.Time {
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
@@ -36,7 +36,7 @@ type moment struct {
 	event  fleet.Event
 }
 
-// announced is the start of a phase. The function node below is a step of one node.
+// announced returns the start of a phase. The function node below returns a step of one node.
 func announced(second float64, name fleet.Phase, nodes int) moment {
 	return moment{second, fleet.Event{Phase: name, Step: fleet.Began, Nodes: nodes}}
 }
@@ -45,7 +45,7 @@ func node(second float64, name fleet.Phase, step fleet.Step, node string) moment
 	return moment{second, fleet.Event{Phase: name, Step: step, Node: node}}
 }
 
-// live returns the progress of a run on a terminal of that width.
+// live returns the progress of a run on a terminal of the given width.
 func live(width int) *Progress {
 	return &Progress{began: start, width: func() int { return width }}
 }
@@ -112,7 +112,7 @@ func TestLineIsDrawnOnce(t *testing.T) {
 	}
 }
 
-// TestDrillsHaveALabel checks that no two phases look the same.
+// TestDrillsHaveALabel checks that all phases have different labels.
 func TestDrillsHaveALabel(t *testing.T) {
 	seen := map[fleet.Phase]bool{}
 	phases := []fleet.Phase{fleet.Reaching, fleet.Looking, fleet.Asking, Cleaning}
@@ -184,7 +184,7 @@ func TestPlainProgressOfALostFleet(t *testing.T) {
 	}
 }
 
-// TestNobodyLooks checks that progress keeps nothing that it does not show.
+// TestNobodyLooks checks that Progress stores nothing that it does not show.
 func TestNobodyLooks(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/stderr")
 	if err != nil {

@@ -37,8 +37,8 @@ func terminal(t *testing.T) (user, program *os.File) {
 	return user, program
 }
 
-// shown returns everything that is written to a terminal of that size during one second, in which
-// one of two nodes is reached.
+// shown returns everything that is written to a terminal of the given size during one second. In
+// that second one of two nodes is reached.
 func shown(t *testing.T, mode string, quiet bool, size *unix.Winsize) string {
 	t.Helper()
 	user, program := terminal(t)
@@ -67,7 +67,7 @@ func shown(t *testing.T, mode string, quiet bool, size *unix.Winsize) string {
 		}
 	}
 	if p.width != nil {
-		readTo("\x1b[K") // the line is drawn
+		readTo("\x1b[K") // waits until the line is drawn
 	}
 	p.Stop()
 	fmt.Fprint(program, "end") // makes the reader stop

@@ -13,14 +13,14 @@ import (
 )
 
 // TestHintsAreSafeToPaste pastes hints with hostile arguments into a shell, also inside a command
-// substitution.
+// substitution. It checks that no argument is executed.
 func TestHintsAreSafeToPaste(t *testing.T) {
 	for _, c := range sandbox.Classes {
 		err := WithHint(errors.New("no"), `true --config %s; true "$(echo %s)" %s`, c.Evil, c.Evil, Words("--help"))
 		dir := t.TempDir()
 		shell := exec.CommandContext(t.Context(), "bash", "-c", err.(*Error).Hint)
 		shell.Dir = dir
-		out, _ := shell.CombinedOutput() // only the files that it made matter
+		out, _ := shell.CombinedOutput() // only the files that the shell creates matter
 		if made, _ := os.ReadDir(dir); len(made) > 0 {
 			t.Errorf("%s: %q made %v", c.Name, err.(*Error).Hint, made)
 		}
