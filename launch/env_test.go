@@ -233,7 +233,8 @@ func TestExportsByRelease(t *testing.T) {
 	}
 }
 
-// A value that was not collected is exported too, without notes about it.
+// TestExportsOfWithheldValues: a value that was not collected is exported too, without notes about
+// it.
 func TestExportsOfWithheldValues(t *testing.T) {
 	head := &facts.Env{Withheld: []string{"MLFLOW_TRACKING_TOKEN", "UCX_KEY"}}
 	for _, launcher := range []string{"pdsh", "openmpi"} {
@@ -254,7 +255,7 @@ func TestExportsOfWithheldValues(t *testing.T) {
 	}
 }
 
-// The results of add_export and, before 0.6.2, of shlex.quote.
+// TestQuoted compares with the results of add_export and, before 0.6.2, of shlex.quote.
 func TestQuoted(t *testing.T) {
 	for _, c := range []struct{ release, value, want string }{
 		{"0.6.1", "a", "a"},
@@ -279,7 +280,8 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-// accelerate appends its environment to .deepspeed_env, which deepspeed then reads.
+// TestAccelerateExports: accelerate appends its environment to .deepspeed_env, which deepspeed then
+// reads.
 func TestAccelerateExports(t *testing.T) {
 	head := seen("DEEPSPEED_TIMEOUT=7", "HF_HOME=/hf", "LD_LIBRARY_PATH=/opt/lib", "NCCL_DEBUG=WARN", "NCCL_TOPO_FILE=a b", "PYTHONPATH=:/lib", "TORCH_X=", "TORCH_Y=a b", "TORCH_Z=a;b")
 	head.Launcher = &facts.Launcher{EnvFiles: []facts.EnvFile{{Path: "/job/.deepspeed_env", Lines: []string{"HF_HOME=/mine", "NCCL_TOPO_FILE=/mine", "OWN=1"}}}}
@@ -307,8 +309,8 @@ func TestAccelerateExports(t *testing.T) {
 	}
 }
 
-// TestSetByCommand: variables set before torchrun on every node reach the ranks; DeepSpeed has its
-// own rules for exports.
+// TestSetByCommand: variables set before torchrun on every node reach the ranks. For DeepSpeed only
+// its own rules for exports count.
 func TestSetByCommand(t *testing.T) {
 	head := &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: []facts.Setting{{Name: "NCCL_DEBUG", Value: "INFO"}, {Name: "PATH", Value: "/bin"}}}}}
 	o := Options{Program: ProgramTorchrun, Rendezvous: RendezvousC10d, RdzvEndpoint: "w1", Hosts: hosts(8, 8), Set: []string{"NCCL_DEBUG", "HF_TOKEN", "NCCL_DEBUG"}}

@@ -65,8 +65,8 @@ func named(files []facts.LaunchFile) string {
 	return strings.Join(all, ", ")
 }
 
-// TestFilesNamedAtMost: of a command with many files only some are returned, and the configuration
-// is among them.
+// TestFilesNamedAtMost: if a command names many files, only some are returned, and the
+// configuration is one of them.
 func TestFilesNamedAtMost(t *testing.T) {
 	o := Options{WorkDir: "/w", Script: "train.py"}
 	for i := range 40 {

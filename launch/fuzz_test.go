@@ -9,8 +9,8 @@ import (
 	"preflight/facts"
 )
 
-// Each line of a .deepspeed_env sets a variable or is a problem, and survivesShell agrees with what
-// the shell reads.
+// FuzzParseEnvFile: each line of a .deepspeed_env sets a variable or is a problem. survivesShell
+// accepts no value with characters that a shell interprets.
 func FuzzParseEnvFile(f *testing.F) {
 	f.Add("NCCL_DEBUG=INFO\nexport A = b\n# c\n#=\n=\n\nexport export A=1")
 	f.Add("A=$(id)\nB='x y'\nC=\\\nD=%h")

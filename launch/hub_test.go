@@ -8,13 +8,14 @@ import (
 	"preflight/facts"
 )
 
-// TestToFetch checks what the ranks of a node must get from the Hub, and whether any node needs it.
+// TestToFetch checks what the ranks of a node must get from the Hub, and whether any node needs the
+// Hub.
 func TestToFetch(t *testing.T) {
 	named := facts.ModelNamed{Name: "org/model", Revision: "main"}
 	const cached = "no node has to download anything from the Hub"
 	for name, c := range map[string]struct {
 		change func(*Prediction, *facts.Node)
-		none   string // why no node fetches anything, "" if one does
+		none   string // why no node fetches anything, "" if a node does
 	}{
 		"cold":             {func(*Prediction, *facts.Node) {}, ""},
 		"cached":           {func(_ *Prediction, n *facts.Node) { n.Files.Models[0].Commit = "ab12c0de" }, cached},

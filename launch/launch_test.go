@@ -14,7 +14,7 @@ import (
 	"preflight/testhosts/launchtest"
 )
 
-// hosts returns w1, w2, … with these numbers of slots.
+// hosts returns w1, w2, … with the given numbers of slots.
 func hosts(slots ...int) []hostfile.Host {
 	var all []hostfile.Host
 	for i, n := range slots {
@@ -81,7 +81,7 @@ func TestPredict(t *testing.T) {
 		if diff := cmp.Diff(c.traps, traps(got.Notes)); diff != "" {
 			t.Errorf("%s: notes (-want +got)\n%s", c.name, diff)
 		}
-		got.Notes, got.CommandEnv, got.Timeout, got.TimeoutFrom = nil, nil, 0, "" // these have their own tests
+		got.Notes, got.CommandEnv, got.Timeout, got.TimeoutFrom = nil, nil, 0, "" // other tests check these fields
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
@@ -98,7 +98,8 @@ func TestPredictLeavesOptionsAlone(t *testing.T) {
 	}
 }
 
-// A note about a launcher that does not read the line is left out.
+// TestPredictKeepsWhatConcernsTheLaunch: a note about a line of the hostfile is left out if it
+// concerns a launcher that this launch does not use.
 func TestPredictKeepsWhatConcernsTheLaunch(t *testing.T) {
 	noted := []hostfile.Note{{ID: "pdsh-range"}, {ID: "comment-in-name"}}
 	for _, c := range []struct {
@@ -139,7 +140,7 @@ func TestPredictReadsTheConfiguration(t *testing.T) {
 	}
 }
 
-// torchrun needs no launcher and exports nothing, with any rendezvous backend.
+// TestPredictTorchrun: torchrun needs no launcher and exports nothing, with any rendezvous backend.
 func TestPredictTorchrun(t *testing.T) {
 	head := &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: launchtest.Env("environment", "NCCL_DEBUG=INFO")},
 		Launcher: &facts.Launcher{DeepSpeed: "/usr/bin/deepspeed", Interpreter: "/usr/bin/python3"}}}

@@ -21,7 +21,7 @@ func withLauncher(t *testing.T, row Launcher) {
 	Launchers = append(slices.Clone(before), row)
 }
 
-// TestMadeUpLauncher: a new launcher only needs a row.
+// TestMadeUpLauncher: a new launcher needs only a row in the table.
 func TestMadeUpLauncher(t *testing.T) {
 	withLauncher(t, Launcher{
 		Name: "armada", since: "0.16.0", Programs: []string{"armadactl", "armada"},
@@ -73,7 +73,8 @@ func TestMadeUpLauncher(t *testing.T) {
 	}
 }
 
-// Every launcher has a program, and its notes have its name.
+// TestLaunchers: every launcher has a program and the other fields that it needs, and the first
+// launcher is the default.
 func TestLaunchers(t *testing.T) {
 	for _, l := range Launchers {
 		if len(l.Programs) == 0 || l.command == nil || l.NoWorkDir == "" || l.argsSince == "" || strings.ToLower(l.Name) != l.Name {
@@ -85,7 +86,7 @@ func TestLaunchers(t *testing.T) {
 	}
 }
 
-// TestWithoutSSH checks which machines need a login, inside a Slurm job and outside.
+// TestWithoutSSH checks which machines need an ssh login, inside a Slurm job and outside.
 func TestWithoutSSH(t *testing.T) {
 	job := &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: []facts.Setting{{Name: "SLURM_JOB_ID", Value: "7"}}}}}
 	none := &facts.Node{Facts: facts.Facts{Env: &facts.Env{}}}
@@ -93,7 +94,7 @@ func TestWithoutSSH(t *testing.T) {
 	for name, c := range map[string]struct {
 		head  *facts.Node
 		with  func(*Options)
-		first string // on the first host
+		first string // the reason on the first host
 		other string
 	}{
 		"pdsh":             {job, func(*Options) {}, "", ""},

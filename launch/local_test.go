@@ -22,7 +22,7 @@ func TestAlone(t *testing.T) {
 		for range numa {
 			node.Host.NUMA = append(node.Host.NUMA, facts.NUMA{CPUs: "0-7"})
 		}
-		node.Host.NUMA = append(node.Host.NUMA, facts.NUMA{Bytes: 1 << 30}) // memory without processors
+		node.Host.NUMA = append(node.Host.NUMA, facts.NUMA{Bytes: 1 << 30}) // a NUMA node with memory and without processors
 		return node
 	}
 	for _, c := range []struct {

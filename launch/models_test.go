@@ -14,13 +14,13 @@ func TestModelsNamed(t *testing.T) {
 		{"train.py", "--model-name-or-path=Qwen/Qwen3-4B --model_revision v2", "Qwen/Qwen3-4B v2"},
 		{"train.py", "--model ./Qwen/Qwen3-4B", ""},
 		{"train.py", "--model /models/qwen", ""},
-		{"train.py", "--model gpt2", ""}, // a word that may mean anything
+		{"train.py", "--model gpt2", ""}, // the word may be something other than a model
 		{"train.py", "--model Qwen/Qwen3-4B --cache_dir /hub", "Qwen/Qwen3-4B main in /hub"},
 		{"train.py", "--model Qwen/Qwen3-4B --cache_dir hub --dataset_name HuggingFaceH4/ultrachat_200k", "Qwen/Qwen3-4B main in /job/hub, data set HuggingFaceH4/ultrachat_200k main in /job/hub"},
 		{"train.py", "--dataset_name ./data/mine --train_file data/train.json", ""},
-		{"train.py", "--dataset_name wikitext", ""}, // the same
+		{"train.py", "--dataset_name wikitext", ""}, // the word may be something other than a data set
 		{"axolotl.cli.train", "--datasets mhenrichsen/alpaca_2k_test json /data/x mhenrichsen/alpaca_2k_test", "data set mhenrichsen/alpaca_2k_test main"},
-		{"llamafactory.launcher", "--dataset identity,org/data --dataset_dir data", ""}, // names from its own list
+		{"llamafactory.launcher", "--dataset identity,org/data --dataset_dir data", ""}, // LLaMA-Factory's own list has these names
 		{"llamafactory.launcher", "--dataset identity,org/data --dataset_dir ONLINE", "data set org/data main"},
 		{"swift.cli.sft", "--dataset_name org/data", ""},
 		{"swift.cli.sft", "--model Qwen/Qwen3-4B", ""},

@@ -23,7 +23,7 @@ func TestTraps(t *testing.T) {
 		name, release, launcher string
 		change                  func(*Options)
 		want                    []string
-		says                    string // part of the last note
+		says                    string // text that the last note contains
 	}{
 		{"none", "", "pdsh", nil, nil, ""},
 		{"autotuning", "", "pdsh", func(o *Options) { o.Autotuning = "tune" }, []string{"autotuning"}, "one per experiment"},
@@ -106,7 +106,8 @@ func TestTraps(t *testing.T) {
 	}
 }
 
-// A trap that depends on the environment is only reported if the environment was not seen.
+// TestTrapsOfAnUnseenMachine: a note that depends on the environment is left out if the environment
+// was seen and shows no problem. A launching machine without facts still gives a command.
 func TestTrapsOfAnUnseenMachine(t *testing.T) {
 	o := job("pdsh", func(o *Options) { o.DeepSpeed, o.SSHPort = "0.14.0", 22 })
 	p, err := Predict(o, seen("PDSH_SSH_ARGS_APPEND=-v"))

@@ -48,7 +48,7 @@ func TestPDSHCommand(t *testing.T) {
 	})
 }
 
-// The exports are in the order in which they first appear.
+// TestPDSHCommandExports: the exports are in the order in which they first appear.
 func TestPDSHCommandExports(t *testing.T) {
 	head := seen("A=0", "NCCL_DEBUG=INFO", "PYTHONPATH=/lib", "UCX_TLS=rc")
 	head.Env.Withheld = []string{"MLFLOW_TRACKING_TOKEN"}
@@ -66,7 +66,7 @@ func TestPDSHCommandExports(t *testing.T) {
 	}
 }
 
-// The blanks come from a continued line in the source of v0.14.1 and later.
+// TestCommandEnv: the spaces come from a continued line in the source of v0.14.1 and later.
 func TestCommandEnv(t *testing.T) {
 	const path, ssh = "PYTHONPATH=/job", "PDSH_RCMD_TYPE=ssh"
 	appended := "PDSH_SSH_ARGS_APPEND="

@@ -41,8 +41,8 @@ func TestPlacesNamed(t *testing.T) {
 	}
 }
 
-// TestNodeLocal checks whether every node keeps complete checkpoints, through the script's or
-// DeepSpeed's setting.
+// TestNodeLocal checks whether every node keeps complete checkpoints, because of a setting of the
+// script or of DeepSpeed.
 func TestNodeLocal(t *testing.T) {
 	local := &dsconfig.File{Path: "ds.json", JSON: `{"train_batch_size": 1, "checkpoint": {"use_node_local_storage": true}}`}
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"preflight/hostfile"
 )
 
-// numbered returns "host:rank/local rank/device" for every rank.
+// numbered returns "host:rank/local rank/device" for every rank, separated by spaces.
 func numbered(ranks []Rank) string {
 	var all []string
 	for _, r := range ranks {
@@ -31,7 +31,7 @@ func TestRanks(t *testing.T) {
 		want  string
 	}{
 		{"alike", Prediction{Hosts: hosts(2, 2), Launcher: "pdsh"}, 4, "w1:0/0/0 w1:1/1/1 w2:2/0/0 w2:3/1/1"},
-		// On b, 2 modulo 3 comes first.
+		// On host b, the first local rank is 2 modulo 3.
 		{"a rotation where hosts differ", Prediction{Hosts: chosen, Launcher: "pdsh"}, 5, "a:0/0/2 a:1/1/0 b:2/2/7 b:3/0/5 b:4/1/6"},
 		{"a rotation since 0.9.4", Prediction{Hosts: chosen, Launcher: "pdsh", DeepSpeed: "0.9.4"}, 5, "a:0/0/2 a:1/1/0 b:2/2/7 b:3/0/5 b:4/1/6"},
 		{"by place before 0.9.4", Prediction{Hosts: chosen, Launcher: "pdsh", DeepSpeed: "0.9.3"}, 5, "a:0/0/2 a:1/1/0 b:2/0/5 b:3/1/6 b:4/2/7"},

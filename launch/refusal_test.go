@@ -10,7 +10,7 @@ import (
 	"preflight/hostfile"
 )
 
-// saidOf returns DeepSpeed's error for a command, "" if it accepts it.
+// saidOf returns DeepSpeed's error for a command, "" if DeepSpeed accepts the command.
 func saidOf(t *testing.T, o Options, head *facts.Node) string {
 	t.Helper()
 	_, err := Predict(o, head)
@@ -27,7 +27,7 @@ func saidOf(t *testing.T, o Options, head *facts.Node) string {
 	return usage.Original
 }
 
-// Each row was also run through the real runner.py and multinode_runner.py of
+// TestPredictRefuses: each row was also run through the real runner.py and multinode_runner.py of
 // that release.
 func TestPredictRefuses(t *testing.T) {
 	limit := func(o *Options) { o.Filter.NumNodes = hostfile.AtMost(0) }
@@ -136,7 +136,7 @@ func TestPredictRefuses(t *testing.T) {
 		{"the last in the other quotes", "0.12.4", "pdsh", arguments(`say "`), seen(), openQuote},
 		{"arguments left alone", "0.12.5", "pdsh", arguments(`say "`), seen(), ""},
 
-		// launch.py refuses these on every node, not the runner.
+		// The runner accepts these commands, and launch.py refuses them on every node.
 		{"a module and a program", "", "pdsh", func(o *Options) { o.Module, o.NoPython = true, true }, seen(), noPython},
 		{"a module and a program, openmpi", "", "openmpi", func(o *Options) { o.Module, o.NoPython = true, true }, seen(), ""},
 	} {
@@ -148,7 +148,8 @@ func TestPredictRefuses(t *testing.T) {
 	}
 }
 
-// torchrun has its own rules.
+// TestPredictRefusesNothingOfTorchrun: DeepSpeed's rules do not apply to torchrun, which has its
+// own.
 func TestPredictRefusesNothingOfTorchrun(t *testing.T) {
 	o := job("ssh", func(o *Options) { o.Rendezvous, o.Elastic, o.MasterAddr = RendezvousStatic, true, "" })
 	if got := saidOf(t, o, nil); got != "" {

@@ -52,7 +52,7 @@ func TestServesC10d(t *testing.T) {
 		if c.torch != "" {
 			node.Python = &facts.Python{Torch: &facts.Torch{Version: c.torch}}
 		}
-		// It does not matter which node is node 0.
+		// It does not matter which node is the first.
 		serves, why := Prediction{Rendezvous: "c10d"}.Serves(Endpoint{Host: c.host}, node, &facts.Node{Name: "w0"})
 		if serves != c.want || why != c.why {
 			t.Errorf("%s: %v, %q; want %v, %q", c.name, serves, why, c.want, c.why)
@@ -121,7 +121,7 @@ func TestMixed(t *testing.T) {
 	const legacy, validates, pings = facts.GenerationLegacy, facts.GenerationValidates, facts.GenerationPings
 	for _, c := range []struct {
 		client, server facts.Generation
-		want           string // part of the result, "" if there is no problem
+		want           string // text in the result, "" if there is no problem
 	}{
 		{legacy, legacy, ""},
 		{legacy, validates, "Connection reset by peer"},

@@ -57,8 +57,8 @@ func TestDeepSpeedMeeting(t *testing.T) {
 	}
 }
 
-// Debian's hostname 3.23 printed this line with these interfaces, which were added in a different
-// order than their names and indexes.
+// TestHostnameI: Debian's hostname 3.23 printed this line on a machine with these interfaces. They
+// were added in another order than that of their names and indexes.
 func TestHostnameI(t *testing.T) {
 	net := launchtest.Net(
 		"lo 127.0.0.1/8 10.0.0.9/32 ::1/128",
@@ -164,7 +164,7 @@ func TestParseEndpoint(t *testing.T) {
 		{"w1:00001", "w1 1"},
 		{"[fd00::1]", "fd00::1 29400"},
 		{"[fd00::1]:29500", "fd00::1 29500"},
-		{"fd00::1", "fd00: 1"}, // the trap of missing brackets
+		{"fd00::1", "fd00: 1"}, // the brackets are missing, so the last part is read as the port
 		{"fd00::1:29500", "fd00::1 29500"},
 		{"fd00::", badPort},
 		{"[]", badHost},
@@ -191,8 +191,8 @@ func TestParseEndpoint(t *testing.T) {
 	}
 }
 
-// An accepted endpoint has a host of the allowed characters and a port in range, and is read the
-// same way when it is written in full.
+// FuzzParseEndpoint: an accepted endpoint has a host of the allowed characters and a port in range.
+// If it is written in full, it is parsed in the same way.
 func FuzzParseEndpoint(f *testing.F) {
 	for _, seed := range []string{"", "w1", "w1:29500", "[fd00::1]:1", "[fd00::1]", "fd00::1", "a:b:c", "[[a]]", "w1:65536", ":1", "[", "]:1"} {
 		f.Add(seed)

@@ -23,7 +23,7 @@ func job(by string, change func(*Options)) Options {
 	return o
 }
 
-// seen returns a launching machine with this environment.
+// seen returns a launching machine with the given environment.
 func seen(pairs ...string) *facts.Node {
 	return &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: launchtest.Env("environment", pairs...)}}}
 }
@@ -38,8 +38,8 @@ func commandOf(t *testing.T, o Options, head *facts.Node) string {
 	return strings.Join(p.Command, " | ")
 }
 
-// commandCase is the command that a release builds. Each one was also built by the real runner.py
-// and multinode_runner.py of that release.
+// commandCase is the command that a release builds. Each command was also built by the real
+// runner.py and multinode_runner.py of that release.
 type commandCase struct {
 	name, release, launcher string
 	change                  func(*Options)
@@ -57,7 +57,7 @@ func testCommands(t *testing.T, cases []commandCase) {
 	}
 }
 
-// twoHosts is {"w1": [0, 1], "w2": [0, 1]}, oneHost {"w1": [0, 1]}.
+// twoHosts encodes {"w1": [0, 1], "w2": [0, 1]}, and oneHost encodes {"w1": [0, 1]}.
 const (
 	twoHosts = "eyJ3MSI6IFswLCAxXSwgIncyIjogWzAsIDFdfQ=="
 	oneHost  = "eyJ3MSI6IFswLCAxXX0="
@@ -110,7 +110,7 @@ func TestCommandIsNotKnown(t *testing.T) {
 	}
 }
 
-// The results of json.dumps of Python 3.11.
+// TestJSONString compares with the results of json.dumps of Python 3.11.
 func TestJSONString(t *testing.T) {
 	for text, want := range map[string]string{
 		"w1":               `"w1"`,
@@ -124,7 +124,7 @@ func TestJSONString(t *testing.T) {
 	}
 }
 
-// Only URL-safe Base64 does not write ">?" as "+/".
+// TestWorldInfo: ordinary Base64 writes ">?" as "+/", and URL-safe Base64 does not.
 func TestWorldInfo(t *testing.T) {
 	got := worldInfo([]hostfile.Host{{Name: "?>?>", Slots: []int{3, 0}}, {Name: "b", Slots: []int{}}})
 	if want := "eyI_Pj8-IjogWzMsIDBdLCAiYiI6IFtdfQ=="; got != want {

@@ -37,8 +37,8 @@ func TestSlurmCommand(t *testing.T) {
 	})
 }
 
-// If the job has exactly the hosts of the hostfile, in any order, srun has no choice, and rank 0 is
-// on the job's first node.
+// TestSlurmJob: if the job has exactly the hosts of the hostfile, in any order, srun has no choice.
+// Rank 0 is then on the job's first node.
 func TestSlurmJob(t *testing.T) {
 	all, two, named := hostfile.Filter{}, hostfile.Filter{NumNodes: hostfile.AtMost(2)}, hostfile.Filter{Include: "w1@w2.lab"}
 	for _, c := range []struct {
@@ -66,7 +66,7 @@ func TestSlurmJob(t *testing.T) {
 	}
 }
 
-// The prediction has as many ranks as srun is asked for.
+// TestSlurmRanks: the prediction has as many ranks as DeepSpeed requests from srun.
 func TestSlurmRanks(t *testing.T) {
 	limited := hostfile.Filter{NumNodes: hostfile.AtMost(1), ForceMulti: true}
 	for _, c := range []struct {

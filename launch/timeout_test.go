@@ -19,7 +19,7 @@ func TestStartTimeout(t *testing.T) {
 		name    string
 		p       Prediction
 		seconds float64
-		from    string // the beginning of the rule
+		from    string // the first words of the rule
 		traps   []string
 	}{
 		{"newest", Prediction{}, 600, "DeepSpeed's default since 0.19.6, unless", nil},

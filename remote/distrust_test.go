@@ -44,7 +44,7 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 	rewrite := func(path string, change func([]byte) []byte) {
 		content, err := os.ReadFile(path)
 		must(err)
-		must(os.Remove(path)) // writing would fail if the file is running
+		must(os.Remove(path)) // the file may be running, so it cannot be overwritten
 		must(os.WriteFile(path, change(content), 0o700))
 	}
 	for name, c := range map[string]struct {

@@ -172,7 +172,7 @@ func TestServeBeats(t *testing.T) {
 }
 
 // TestServeEndsThoughNobodyReads: a stopped launching machine reads nothing. An answer that is not
-// read must not keep an agent from noticing that, whatever requests come before the stop.
+// read must not keep an agent from noticing that, whatever requests arrive meanwhile.
 func TestServeEndsThoughNobodyReads(t *testing.T) {
 	c := converse(t, t.Context(), map[string]Method{
 		"talk": func(_ context.Context, _ json.RawMessage, reply Reply) error {

@@ -20,9 +20,9 @@ const (
 	badCommID   = "Invalid NCCL_COMM_ID, please use format: <ipv4>:<port> or [<ipv6>]:<port> or <hostname>:<port>"
 )
 
-// The rows name the source of their rule. Rows marked "seen" were also compared with the real
-// library (ncclGetUniqueId of NCCL 2.20.5 and 2.30.7) over random interfaces and environments in
-// network namespaces.
+// TestNCCL: each group of rows names the source of its rule. Groups marked "seen" were also
+// compared with the real library (ncclGetUniqueId of NCCL 2.20.5 and 2.30.7) over random interfaces
+// and environments in network namespaces.
 func TestNCCL(t *testing.T) {
 	plain := launchtest.Net("lo 127.0.0.1/8 ::1/128", "eth0 10.0.0.1/24 fe80::1/64", "eth1 10.1.0.1/24")
 	docker := launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
@@ -231,7 +231,7 @@ func BenchmarkNCCL(b *testing.B) {
 	}
 }
 
-// place returns interface and address of a choice, or its error.
+// place returns the interface and address of a choice, or its error.
 func place(c Choice) string {
 	switch {
 	case c.Error != "":

@@ -47,12 +47,12 @@ func TestGPUDirect(t *testing.T) {
 	}
 }
 
-// One GPU near one adapter is enough.
+// TestGPUDirectByDistance: GPUDirect needs only one GPU near one adapter.
 func TestGPUDirectByDistance(t *testing.T) {
 	const own = " from the ssh session's environment"
 	for _, c := range []struct {
 		name string
-		gpus []string // PCI roots of GPUs, all on a different NUMA node than the adapter on pci0000:00
+		gpus []string // PCI roots of GPUs; all GPUs are on another NUMA node than the adapter on pci0000:00
 		env  []string
 		card string
 		want GPUDirect
@@ -93,14 +93,14 @@ func TestGPUDirectByDistance(t *testing.T) {
 	}
 }
 
-// GPUs on NVLink-C2C reach the adapters of their processor over it, depending on version and
-// settings.
+// TestGPUDirectByC2C: GPUs on NVLink-C2C reach the adapters of their processor over that link,
+// depending on NCCL's version and settings.
 func TestGPUDirectByC2C(t *testing.T) {
 	far := func(why string) GPUDirect { return GPUDirect{Why: "GPUs and adapters are " + why} }
 	const byItself = "NODE apart at best: NCCL's default limit is PXB"
 	for _, c := range []struct {
 		nccl, card string
-		numa       int // of the adapter
+		numa       int // NUMA node of the adapter
 		env        []string
 		want       GPUDirect
 	}{
@@ -127,7 +127,7 @@ func TestGPUDirectByC2C(t *testing.T) {
 	}
 }
 
-// For AMD's GPUs the result is unknown.
+// TestGPUDirectOfAMD: for AMD's GPUs the result is unknown.
 func TestGPUDirectOfAMD(t *testing.T) {
 	node := &facts.Node{Facts: facts.Facts{IB: &facts.IB{Peermem: true}, NVML: &facts.NVML{Source: facts.SourceAMD, Cards: []facts.Card{{Name: "AMD Instinct MI300X OAM"}}}}}
 	if got := (Network{}).GPUDirect(node); got != (GPUDirect{}) {

@@ -12,7 +12,8 @@ import (
 	"preflight/testhosts/launchtest"
 )
 
-// gids returns a table for "index type address", type 1 or 2 for RoCE versions, ? for none.
+// gids returns a GID table. Each entry is "index type address". The type is 1 or 2 for the version
+// of RoCE, and ? if it is unknown.
 func gids(entries ...string) (table []facts.GID) {
 	types := map[string]string{"1": "IB/RoCE v1", "2": "RoCE v2", "?": ""}
 	for _, entry := range entries {

@@ -16,7 +16,7 @@ func TestGlooMesh(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		addresses []string
-		called    []bool // whether other nodes connect to it
+		called    []bool // whether other nodes connect to the node
 	}{
 		{"the last is called by nobody", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, []bool{true, true, false}},
 		{"in whatever order they stand", []string{"10.0.0.3", "10.0.0.1", "10.0.0.2"}, []bool{false, true, true}},
@@ -42,7 +42,8 @@ func TestGlooMesh(t *testing.T) {
 	}
 }
 
-// TestGlooCallers: Caller, which checks few nodes, agrees with checking all of them.
+// TestGlooCallers: Caller checks only a few nodes. Its result is the same as if it checked all of
+// them.
 func TestGlooCallers(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

@@ -14,8 +14,8 @@ import (
 	"preflight/testhosts/launchtest"
 )
 
-// ibOf returns adapters for "name:port/layer state PCI-address", with 100 Gbit/s each: "I" or "E"
-// for the layer, "-" for no address. Ports of one adapter follow each other.
+// ibOf returns adapters for "name:port/layer state PCI-address", with 100 Gbit/s each. The layer is
+// "I" or "E". "-" means no PCI address. The ports of one adapter must follow each other.
 func ibOf(ports ...string) *facts.IB {
 	ib := &facts.IB{Devices: []facts.HCA{}, Verbs: []string{"/dev/infiniband/uverbs0"}}
 	for _, text := range ports {

@@ -23,16 +23,16 @@ func TestMatchIfname(t *testing.T) {
 		{"=eth1", []string{"eth1"}},
 		{"^docker0,lo", []string{"eth0", "eth1", "eth10", "ib0", "^eth0"}},
 		{"^=eth1,lo", []string{"eth0", "eth10", "ib0", "docker0", "^eth0"}},
-		{"=^eth0", []string{"^eth0"}},            // after = a ^ is a normal character
-		{"ib0,=eth0", []string{"ib0"}},           // = only counts at the start
-		{" eth1", nil},                           // blanks are not trimmed
+		{"=^eth0", []string{"^eth0"}},            // after the = a ^ is an ordinary character
+		{"ib0,=eth0", []string{"ib0"}},           // the = only counts at the start
+		{" eth1", nil},                           // NCCL does not trim spaces
 		{"ib0, eth0", []string{"ib0"}},           //
-		{"ib0,,lo", []string{"lo", "ib0"}},       // in kernel order, empty items dropped
+		{"ib0,,lo", []string{"lo", "ib0"}},       // in kernel order, without empty items
 		{"eth0:9", []string{"eth0"}},             // interfaces have no ports
 		{"^=", nil},                              // everything is excluded
 		{"=,", kernel},                           // an empty list matches everything
 		{"eth7", nil},                            //
-		{strings.Repeat("x,", 16) + "eth0", nil}, // the seventeenth is not read
+		{strings.Repeat("x,", 16) + "eth0", nil}, // NCCL does not read the seventeenth item
 		{strings.Repeat("x,", 15) + "eth0", []string{"eth0"}},
 	} {
 		got, chosen := MatchIfname(test.spec, kernel)
@@ -100,7 +100,7 @@ func TestIfnameFor(t *testing.T) {
 			for i, name := range strings.Fields(n.names) {
 				net.Interfaces = append(net.Interfaces, facts.Interface{Name: name, Addresses: []string{fmt.Sprintf("10.%d.0.1/24", i)}})
 			}
-			net.Interfaces = append(net.Interfaces, facts.Interface{Name: n.wanted + "9"}) // without an address it does not count
+			net.Interfaces = append(net.Interfaces, facts.Interface{Name: n.wanted + "9"}) // an interface without an address does not count
 			nodes = append(nodes, &facts.Node{Facts: facts.Facts{Net: net}})
 			wanted[nodes[len(nodes)-1]] = n.wanted
 		}
@@ -113,7 +113,7 @@ func TestIfnameFor(t *testing.T) {
 	}
 }
 
-// NCCL reads at most sixteen names.
+// TestIfnameForManyNames: NCCL reads at most sixteen names.
 func TestIfnameForManyNames(t *testing.T) {
 	var nodes []*facts.Node
 	for i := range 17 {

@@ -13,8 +13,8 @@ import (
 	"preflight/launch"
 )
 
-// gpus returns cards with connections as in nvidia-smi topo -m, one row per GPU, all with peer
-// access by default.
+// gpus returns cards with connections as in nvidia-smi topo -m. There is one row per GPU. All GPUs
+// have peer access by default.
 func gpus(rows ...string) *facts.NVML {
 	nvml := &facts.NVML{Asked: true}
 	for i, row := range rows {
@@ -63,7 +63,7 @@ func TestInside(t *testing.T) {
 		nvml *facts.NVML
 		env  []string
 		nccl string
-		cpu  string // model; "" means Intel
+		cpu  string // model of the processor; "" means Intel
 		want Transport
 	}{
 		{name: "switches", nvml: switched(), want: Transport{Name: "NVLink", Detail: "NV18 between all 4 GPUs"}},
@@ -113,7 +113,7 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// Only the GPUs that ranks use count.
+// TestInsideOfTheLaunch: only the GPUs that ranks use count.
 func TestInsideOfTheLaunch(t *testing.T) {
 	nvml := gpus("X NV4 SYS SYS", "NV4 X SYS SYS", "SYS SYS X SYS", "SYS SYS SYS X")
 	for _, c := range []struct {

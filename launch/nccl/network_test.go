@@ -17,7 +17,8 @@ func libraries(names ...string) []facts.RDMALibrary {
 	return all
 }
 
-// Reasons why NET/IB has no device, and the plugin that comes before it.
+// TestNetwork checks the reasons why NET/IB has no device, and the plugin that NCCL tries before
+// NET/IB.
 func TestNetwork(t *testing.T) {
 	const verbs, mlx5 = "libibverbs.so.1", "libmlx5.so.1"
 	tests := []struct {

@@ -81,9 +81,9 @@ func TestSameRail(t *testing.T) {
 		want      int
 	}{
 		{rails("mlx5_0:1", "mlx5_1:1"), rails("mlx5_0:1", "mlx5_1:1"), 1},
-		{rails("mlx5_0:1", "mlx5_2:1"), rails("mlx5_0:1", "mlx5_1:1", "mlx5_2:1"), 2}, // our rail in between is down
+		{rails("mlx5_0:1", "mlx5_2:1"), rails("mlx5_0:1", "mlx5_1:1", "mlx5_2:1"), 2}, // the node's own rail between these two is down
 		{rails("mlx5_0:1", "mlx5_1:1"), rails("mlx5_0:1", "mlx5_2:1"), -1},            // the peer's rail is down
-		{rails("ens1", "ens2"), rails("eth1", "eth2"), 1},                             // different names
+		{rails("ens1", "ens2"), rails("eth1", "eth2"), 1},                             // the names differ, so the index decides
 		{rails("ens1", "ens2"), rails("eth1"), -1},
 	} {
 		if got := nccl.SameRail(test.own, test.peer, 1); got != test.want {

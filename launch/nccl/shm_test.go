@@ -11,8 +11,8 @@ import (
 	"preflight/launch"
 )
 
-// The pools are those of NVIDIA/nccl's tags. A file in /dev/shm is four bytes larger, such as
-// 4194660 in NVIDIA's troubleshooting page.
+// TestSHMNeed: the sizes of the pools are those at NVIDIA/nccl's tags. A file in /dev/shm is four
+// bytes larger, such as 4194660 in NVIDIA's troubleshooting page.
 func TestSHMNeed(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
@@ -45,13 +45,13 @@ func TestSHMNeed(t *testing.T) {
 				got.Bytes, got.Arithmetic, c.want, c.arithmetic)
 		}
 	}
-	// As users report, Docker's 64 MiB are enough for eight ranks only up to 2.22.
+	// Users report that Docker's 64 MiB are enough for eight ranks only up to 2.22.
 	if a, b := SHMNeed("2.22.3", 8, 2, 1), SHMNeed("2.23.4", 8, 2, 1); a.Bytes > 64*mib || b.Bytes <= 64*mib {
 		t.Errorf("64 MiB must hold 2.22 (%d) and not 2.23 (%d)", a.Bytes, b.Bytes)
 	}
 }
 
-// 9637888 is the size of one SHM segment in bug reports.
+// TestSHMSegments: bug reports show 9637888 as the size of one SHM segment.
 func TestSHMSegments(t *testing.T) {
 	for ranks, want := range map[int]int64{0: 0, 1: 0, 2: 2 * 2 * (4100 + 9637892), 8: 8 * 2 * (4100 + 9637892)} {
 		if got := SHMNeed("2.21.5", ranks, 1, 1).Segments; got != want {
@@ -111,7 +111,7 @@ func TestNumber(t *testing.T) {
 		{"+7", 7, true},
 		{" 22", 22, true},
 		{"0x10", 16, true},
-		{"010", 8, true}, // octal, as in C
+		{"010", 8, true}, // an octal number, as in C
 		{"08", 0, true},  // the octal number 0, followed by an 8
 		{"4194304 bytes", 4194304, true},
 		{"4M", 4, true},

@@ -73,7 +73,8 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// The reason why GPUs and adapters do not reach each other is reported with the adapters.
+// TestBetweenWithoutGPUDirect: if GPUs and adapters do not reach each other, the reason is reported
+// with the adapters.
 func TestBetweenWithoutGPUDirect(t *testing.T) {
 	node := rdmaNode(ibOf("mlx5_0:1/I ACTIVE 0000:18:00.0"), "")
 	node.GPU, node.Host = &facts.GPU{Module: "550.54.15"}, &facts.Host{Kernel: "5.15.0-107-generic"}
