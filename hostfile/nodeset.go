@@ -27,7 +27,7 @@ const (
 //	node[01-03,07]      zero padding by the first number, as pdsh 2.34 and Slurm 22.05 do
 //	node[1-9/2]         steps, as ClusterShell 1.9
 //	rack[1-2]n[1-2]-ib  several brackets, and a suffix
-//	user@a,b c          commas and blanks separate; empty items are skipped
+//	user@a,b c          items separated by commas or white space; empty items are skipped
 //	[fe80::1]           a bracketed address is a name
 //
 // Expand refuses operators that need another source of names (-x, ^file, @group, a!b), and sets of

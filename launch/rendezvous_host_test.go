@@ -12,7 +12,7 @@ import (
 	"preflight/testhosts/launchtest"
 )
 
-// pytorch/pytorch, _matches_machine_hostname of 1.13, 2.0, 2.4 and 2.15.
+// TestServesC10d follows pytorch/pytorch, _matches_machine_hostname of 1.13, 2.0, 2.4 and 2.15.
 func TestServesC10d(t *testing.T) {
 	debian := launchtest.Names("w1 127.0.1.1", "user@node1 10.0.0.1", "w1.cluster 127.0.1.1", "w2 10.0.0.2", "gone")
 	full := launchtest.Names("w1 10.0.0.1 fd00::1", "node1 10.0.0.1", "w2 10.0.0.2")
@@ -73,7 +73,8 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// pytorch/pytorch 2.15, dynamic_rendezvous.py: participants are sorted.
+// TestNextMeeting follows pytorch/pytorch 2.15, dynamic_rendezvous.py, which sorts the
+// participants.
 func TestNextMeeting(t *testing.T) {
 	named := func(name, fqdn string) *facts.Node {
 		return &facts.Node{Name: name, Facts: facts.Facts{Names: &facts.Names{Own: name, FQDN: fqdn}}}
@@ -99,7 +100,8 @@ func TestNextMeeting(t *testing.T) {
 	}
 }
 
-// pytorch/pytorch, pull requests 107607 (2.1.0), 129261 and 129985 (2.5.0).
+// TestGenerationOf follows pytorch/pytorch, pull requests 107607 (2.1.0), 129261 and 129985
+// (2.5.0).
 func TestGenerationOf(t *testing.T) {
 	for torch, want := range map[string]facts.Generation{
 		"1.13.0a0+gitunknown": facts.GenerationLegacy,

@@ -14,8 +14,8 @@ import (
 	"preflight/testhosts/launchtest"
 )
 
-// deepspeed/launcher/runner.py, main, and deepspeed/comm/comm.py, mpi_discovery,
-// 0.19.6 of development.
+// TestDeepSpeedMeeting follows deepspeed/launcher/runner.py, main, and deepspeed/comm/comm.py,
+// mpi_discovery, 0.19.6 of development.
 func TestDeepSpeedMeeting(t *testing.T) {
 	docker := launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
 	const asks = "DeepSpeed uses the first address that `hostname -I` prints on w1"
@@ -76,8 +76,8 @@ func TestHostnameI(t *testing.T) {
 	}
 }
 
-// pytorch/pytorch 2.15, distributed/run.py, static_tcp_rendezvous.py and
-// c10d_rendezvous_backend.py.
+// TestTorchrunMeeting follows pytorch/pytorch 2.15, distributed/run.py, static_tcp_rendezvous.py
+// and c10d_rendezvous_backend.py.
 func TestTorchrunMeeting(t *testing.T) {
 	const itself = "every node connects to itself"
 	for _, c := range []struct {
@@ -143,7 +143,8 @@ const (
 	badHost = "ValueError: The hostname of the rendezvous endpoint '%s' must be a dot-separated list of labels, an IPv4 address, or an IPv6 address"
 )
 
-// pytorch/pytorch, parse_rendezvous_endpoint; every row was also run with 2.15.
+// TestParseEndpoint follows parse_rendezvous_endpoint of pytorch/pytorch. Every row was also run
+// with 2.15.
 func TestParseEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		endpoint string

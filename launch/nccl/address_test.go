@@ -33,7 +33,7 @@ func TestNCCL(t *testing.T) {
 		env     []string
 		want    string
 	}{
-		// misc/socket.cc, ncclFindInterfaces: the defaults (seen)
+		// The defaults in misc/socket.cc, ncclFindInterfaces (seen).
 		{"the first interface", plain, "", nil, "eth0 10.0.0.1"},
 		{"not docker", docker, "", nil, "eth0 10.0.0.1"},
 		{"ib first", launchtest.Net("lo 127.0.0.1/8", "eth0 10.0.0.1/24", "ib0 10.9.0.1/24"), "", nil, "ib0 10.9.0.1"},
@@ -48,7 +48,7 @@ func TestNCCL(t *testing.T) {
 		{"bridges of compose and tunnels are not avoided", launchtest.Net("br-12 172.18.0.1/16", "eth0 10.0.0.1/24"), "", nil, "br-12 172.18.0.1"},
 		{"nothing at all", launchtest.Net("eth0", "lo"), "", nil, noBootstrap},
 
-		// os/linux.cc, ncclOsFindInterfaces: which interfaces are candidates (seen)
+		// The interfaces that are candidates in os/linux.cc, ncclOsFindInterfaces (seen).
 		{"all IPv4 before any IPv6", launchtest.Net("eth0 fd00::1/64", "eth1 10.1.0.1/24"), "", nil, "eth1 10.1.0.1"},
 		{"an interface's first address", launchtest.Net("eth0 10.0.0.1/24 10.0.0.2/24"), "", nil, "eth0 10.0.0.1"},
 		{"by index, not by position", &facts.Net{Interfaces: []facts.Interface{
@@ -63,7 +63,7 @@ func TestNCCL(t *testing.T) {
 		{"another family is no family", launchtest.Net("ib0 fd00::1/64", "eth0 10.0.0.1/24"), "", []string{"NCCL_SOCKET_FAMILY=inet"}, "ib0 fd00::1"},
 		{"::1 never", launchtest.Net("lo ::1/128"), "", []string{"NCCL_SOCKET_FAMILY=AF_INET6"}, noBootstrap},
 
-		// the value of NCCL_SOCKET_IFNAME (seen; TestMatchIfname covers the grammar)
+		// The value of NCCL_SOCKET_IFNAME (seen). TestMatchIfname covers the grammar.
 		{"a prefix", plain, "", []string{"NCCL_SOCKET_IFNAME=eth1"}, "eth1 10.1.0.1"},
 		{"several, in the kernel's order", plain, "", []string{"NCCL_SOCKET_IFNAME=eth1,eth0"}, "eth0 10.0.0.1"},
 		{"no fallback", plain, "", []string{"NCCL_SOCKET_IFNAME=enp"}, noBootstrap},
@@ -71,7 +71,7 @@ func TestNCCL(t *testing.T) {
 		{"too short to count", docker, "", []string{"NCCL_SOCKET_IFNAME=d"}, "eth0 10.0.0.1"},
 		{"no carrier, although named", launchtest.Net("~eth0 10.0.0.1/24"), "2.30.7", []string{"NCCL_SOCKET_IFNAME=eth0"}, noBootstrap},
 
-		// bootstrap.cc, bootstrapNetInit: NCCL_COMM_ID (seen)
+		// NCCL_COMM_ID in bootstrap.cc, bootstrapNetInit (seen).
 		{"in its subnet", plain, "", []string{"NCCL_COMM_ID=10.1.0.7:4000"}, "eth1 10.1.0.1"},
 		{"whatever the names say", plain, "", []string{"NCCL_COMM_ID=10.1.0.7:4000", "NCCL_SOCKET_IFNAME=eth0"}, "eth1 10.1.0.1"},
 		{"whatever the carrier", launchtest.Net("~eth0 10.0.0.1/24"), "2.30.7", []string{"NCCL_COMM_ID=10.0.0.7:1"}, "eth0 10.0.0.1"},
@@ -90,7 +90,7 @@ func TestNCCL(t *testing.T) {
 		{"no host", plain, "", []string{"NCCL_COMM_ID=:4000"}, badCommID},
 		{"no bracket", plain, "", []string{"NCCL_COMM_ID=[fd00::1:4000"}, badCommID},
 
-		// bootstrap.cc, netGetDevice, since 2.23.4
+		// The ring in bootstrap.cc, netGetDevice, since 2.23.4.
 		{"a ring over no interface", plain, "", []string{"NCCL_NET=socket", "NCCL_OOB_NET_ENABLE=1", "NCCL_OOB_NET_IFNAME=ib"},
 			"no device found matching ib, verify NCCL_OOB_NET_IFNAME"},
 		{"a ring over another interface", plain, "", []string{"NCCL_NET=socket", "NCCL_OOB_NET_ENABLE=1", "NCCL_OOB_NET_IFNAME==eth1"}, "eth0 10.0.0.1"},
@@ -106,7 +106,8 @@ func TestNCCL(t *testing.T) {
 	}
 }
 
-// misc/socket.cc, ncclFindInterfaces, and transport/net_socket.cc, 2.30.7.
+// TestNCCLSockets follows NVIDIA/nccl 2.30.7: misc/socket.cc, ncclFindInterfaces, and
+// transport/net_socket.cc.
 func TestNCCLSockets(t *testing.T) {
 	var many, first16 []string
 	for i := range 18 {
@@ -188,8 +189,8 @@ func TestChoiceRule(t *testing.T) {
 	}
 }
 
-// Linux 6.8, inet_dump_ifaddr: the first address of a node whose interfaces have
-// the indexes 2, 45, 258 and 300.
+// TestOldKernelOrder follows inet_dump_ifaddr of Linux 6.8. It checks the first address of a node
+// whose interfaces have the indexes 2, 45, 258 and 300.
 func TestOldKernelOrder(t *testing.T) {
 	net := launchtest.Net("br-2 10.0.1.44/24", "eth0 10.0.0.2/24", "br-1 10.0.1.2/24", "eth1 10.0.0.45/24")
 	for i, index := range []int{300, 2, 258, 45} {
@@ -250,7 +251,7 @@ func places(choices []Choice) []string {
 	return all
 }
 
-// pytorch/pytorch 2.7, ProcessGroupGloo.cpp and GlooDeviceFactory.cpp;
+// TestGloo follows pytorch/pytorch 2.7, ProcessGroupGloo.cpp and GlooDeviceFactory.cpp, and
 // facebookincubator/gloo of May 2025, transport/tcp/device.cc.
 func TestGloo(t *testing.T) {
 	net := launchtest.Net("lo 127.0.0.1/8 ::1/128", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24 fd00::1/64", "!eth1 10.1.0.1/24", "ib0 fe80::2/64", "eth2")
@@ -261,7 +262,7 @@ func TestGloo(t *testing.T) {
 		env   []string
 		want  string
 	}{
-		// lookupAddrForIface
+		// GLOO_SOCKET_IFNAME in lookupAddrForIface.
 		{"exactly named", own, []string{"GLOO_SOCKET_IFNAME=docker0"}, "docker0 172.17.0.1"},
 		{"a prefix is no name", own, []string{"GLOO_SOCKET_IFNAME=eth"}, "Unable to find address for: eth"},
 		{"NCCL's marks mean nothing", own, []string{"GLOO_SOCKET_IFNAME=^docker0"}, "Unable to find address for: ^docker0"},
@@ -275,7 +276,7 @@ func TestGloo(t *testing.T) {
 		{"two characters are not", own, []string{"GLOO_SOCKET_IFNAME=ib"}, "Unable to find address for: ib"},
 		{"one character is unset", own, []string{"GLOO_SOCKET_IFNAME=x"}, "eth0 10.0.0.1"},
 
-		// createDefaultDevice, lookupAddrForHostname
+		// The node's own name in createDefaultDevice and lookupAddrForHostname.
 		{"by name", own, nil, "eth0 10.0.0.1"},
 		{"IPv6 by name", launchtest.Names("w1 fd00::1"), nil, "eth0 fd00::1"},
 		{"Debian's line", launchtest.Names("w1 127.0.1.1"), nil, "lo 127.0.1.1"},

@@ -13,7 +13,7 @@ import (
 	"preflight/launch"
 )
 
-// NVIDIA/nccl, ncclMnnvlCheck, 2.21 to 2.30.7.
+// TestBetweenOverNVLink follows NVIDIA/nccl, ncclMnnvlCheck, 2.21 to 2.30.7.
 func TestBetweenOverNVLink(t *testing.T) {
 	const why = "the GPUs are in the same cluster and clique; whether IMEX connects them was not tested"
 	nvlink := Transport{Name: "NVLink", Detail: "between all nodes", Why: why}

@@ -27,7 +27,7 @@ func gids(entries ...string) (table []facts.GID) {
 	return table
 }
 
-// NVIDIA/nccl, ncclIbGetGidIndex and ncclUpdateGidIndex, 2.21.5 to 2.30.7.
+// TestGIDIndex follows NVIDIA/nccl, ncclIbGetGidIndex and ncclUpdateGidIndex, 2.21.5 to 2.30.7.
 func TestGIDIndex(t *testing.T) {
 	const local, v4, other, v6 = "fe80:0000:0000:0000:0e42:a1ff:fe00:0001", "0000:0000:0000:0000:0000:ffff:0a00:0001",
 		"0000:0000:0000:0000:0000:ffff:0a01:0001", "fd00:0000:0000:0000:0000:0000:0000:0001"

@@ -56,7 +56,7 @@ func portNames(ports []HCAPort) string {
 	return strings.Join(names, " ")
 }
 
-// NVIDIA/nccl, ncclIbInitDevices, 2.12 to 2.30.7.
+// TestHCAPorts follows NVIDIA/nccl, ncclIbInitDevices, 2.12 to 2.30.7.
 func TestHCAPorts(t *testing.T) {
 	usual := ibOf("mlx5_0:1/I ACTIVE 0000:9a:00.0", "mlx5_1:1/I DOWN 0000:18:00.0", "mlx5_10:1/I ACTIVE 0000:18:00.1", "mlx5_2:1/E ACTIVE 0000:3a:00.0", "efa_0:1/U ACTIVE 0000:01:00.0", "rxe0:1/E ACTIVE -")
 	for _, c := range []struct {

@@ -38,7 +38,7 @@ func refusePeers(nvml *facts.NVML, reason string) *facts.NVML {
 	return nvml
 }
 
-// NVIDIA/nccl, ncclTopoCheckP2p, 2.12 to 2.30.7.
+// TestInside follows NVIDIA/nccl, ncclTopoCheckP2p, 2.12 to 2.30.7.
 func TestInside(t *testing.T) {
 	switched := func() *facts.NVML {
 		return gpus("X NV18 NV18 NV18", "NV18 X NV18 NV18", "NV18 NV18 X NV18", "NV18 NV18 NV18 X")
