@@ -64,7 +64,7 @@ var rules = []rule{
 	{"hostfile", 1672, nil, nil, "everything else builds on the hostfile grammar, so it imports nothing"},
 	{"facts", 2726, nil, acts, "facts are only types: a package that uses them must not link collectors or checks"},
 	{"internal/secret", 932, nil, acts, "one package defines what a secret is, for all that collect, store or show text"},
-	{"internal/text", 197, nil, acts, "all packages that print text share these helpers"},
+	{"internal/text", 212, nil, acts, "all packages that print text share these helpers"},
 	{"internal/lazyregexp", 65, nil, nil, "the agent starts on every node and must compile only the regular expressions that it uses"},
 	{"internal/hostsys", 1460, nil, nil, "it reads the machine and starts programs for any purpose"},
 
@@ -77,7 +77,7 @@ var rules = []rule{
 	{"remote/ssh", 3779, []string{"hostfile", "internal/hostsys", "remote"}, nil, "it reaches a node and does not know what is sent over the connection"},
 	{"remote/kubectl", 669, []string{"hostfile", "internal/hostsys", "remote", "remote/engine"}, nil, "like remote/ssh"},
 	{"remote/meet", 732, []string{"remote"}, nil, "like remote/ssh, plus the node's end of the connection, which agents link too"},
-	{"remote/engine", 372, []string{"internal/hostsys", "remote"}, nil, "it is shared by carriers that start one program per node, and knows none of these programs"},
+	{"remote/engine", 394, []string{"internal/hostsys", "remote"}, nil, "it is shared by carriers that start one program per node, and knows none of these programs"},
 	{"remote/mpirun", 303, []string{"hostfile", "internal/hostsys", "remote", "remote/engine"}, nil, "like remote/ssh"},
 	{"remote/srun", 878, []string{"hostfile", "internal/hostsys", "remote", "remote/engine", "remote/meet"}, nil, "like remote/ssh"},
 
@@ -103,14 +103,14 @@ var rules = []rule{
 		"a run gathers facts: the checks and the report must not decide which facts"},
 	{"agent", 383, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need no code for launches, checks and reports"},
 
-	{"checks", 760, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types that every family of checks and every report share"},
+	{"checks", 800, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types that every family of checks and every report share"},
 	{"checks/compare", 787, []string{"checks", "facts", "hostfile"}, clock, leaf},
-	{"checks/fix", 1090, []string{"hostfile"}, clock, "commands are values that quote themselves; this package does not know what they repair"},
+	{"checks/fix", 1174, []string{"hostfile"}, clock, "commands are values that quote themselves; this package does not know what they repair"},
 	{"checks/names", 367, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/proof", 704, []string{"facts", "hostfile"}, clock, leaf},
 	{"checks/ranks", 690, []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},
-	{"checks/remedy", 606, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
-	{"checks/ssh", 776, judging, clock, pure},
+	{"checks/remedy", 642, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
+	{"checks/ssh", 819, judging, clock, pure},
 	{"checks/host", 1495, judging, clock, pure},
 	{"checks/software", 1814, judging, clock, pure},
 	{"checks/launcher", 3356, judging, clock, pure},
@@ -132,7 +132,7 @@ var rules = []rule{
 
 	{"explain", 3662, []string{"checks", "checks/catalogue", "internal/secret"}, acts, "explain reads only the text that it is given: it opens, contacts and runs nothing"},
 
-	{"report", 4110, finished, acts, draws},
+	{"report", 4337, finished, acts, draws},
 	{"report/ci", 1107, append([]string{"report"}, finished...), acts, draws},
 	{"report/html", 1664, append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", 93, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
@@ -174,7 +174,7 @@ type programRule struct {
 }
 
 var programs = []programRule{
-	{"cmd/preflight", 4650, nil},
+	{"cmd/preflight", 4920, nil},
 	{"cmd/agent", 24, launching},
 	{"cmd/agent/pack", 73, nil},
 	{"docs/picture", 144, nil},
@@ -187,14 +187,14 @@ var programs = []programRule{
 
 // testOnly are the packages that only tests import, with their lines as in rule.
 var testOnly = map[string]int{
-	"testhosts/sandbox":     113,
-	"testhosts/fleettest":   644,
-	"testhosts/launchtest":  54,
-	"testhosts/probetest":   127,
+	"testhosts/sandbox":     120,
+	"testhosts/fleettest":   678,
+	"testhosts/launchtest":  58,
+	"testhosts/probetest":   135,
 	"testhosts/carriertest": 297,
 	"testhosts/remotetest":  311,
 	"testhosts/reporttest":  323,
-	"testhosts/secrettest":  393,
+	"testhosts/secrettest":  414,
 }
 
 // onlyIn are packages that may be imported in one place only, because a second use would duplicate

@@ -133,7 +133,7 @@ func TestCatalogueFitsThePage(t *testing.T) {
 			t.Errorf("%d columns on a page of 60: %q", len(line), line)
 		}
 	}
-	if want := "clock-skew        warning   the clocks of all nodes agree"; lines[1] != want {
+	if want := "clock-skew        warning   the clocks on all nodes agree"; lines[1] != want {
 		t.Errorf("got  %q\nwant %q", lines[1], want)
 	}
 	if last := lines[len(lines)-1]; !strings.HasPrefix(last, strings.Repeat(" ", 27)) || !strings.HasSuffix(last, "all nodes") {
