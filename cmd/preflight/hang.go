@@ -30,7 +30,7 @@ see another user's ranks, log in as that user or as root. With --stacks, hang al
 Python stacks from nodes that have py-spy, without stopping any process.
 
 Exit codes: 0 no fault was found (the job may just be slow), 1 a rank or node is missing or
-misconfigured, 2 hang could not tell or found no job.`,
+misconfigured, 2 the result is unknown or no job was found.`,
 		Example: `  preflight hang -H hostfile
   preflight hang -H hostfile --stacks
   preflight hang -w 'node[01-16]' --format json`,

@@ -38,9 +38,8 @@ run.
 
 With --accept, the -o file must be an existing baseline. snapshot updates only the facts
 that you name, on the nodes that you select (-w, -i). It shows each value before and
-after the update, and writes the file in normalized form. If even one of the facts
-that you name has
-not changed, snapshot writes nothing at all.
+after the update, and writes the file in normalized form. If any fact that you name has not
+changed, snapshot writes nothing.
 
 --accept takes a fact (host.kernel), a group of facts (net.interfaces.eth0) or a topic:
 ` + strings.Join(wrap(strings.Join(agreement.TopicNames(), ", "), 88), "\n") + `.
