@@ -73,8 +73,8 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 	})
 }
 
-// calledAt returns the addresses that a node calls for a name from Hydra. These are the name's
-// first IPv4 address, or none. known is false if the result of the node's lookup is unknown.
+// calledAt returns the addresses to which a node connects when Hydra gives it a name. These are the
+// name's first IPv4 address, or none. known is false if the result of the node's lookup is unknown.
 //
 // Source: pmodels/mpich 4.0, src/mpl/src/sock/mpl_sockaddr.c, MPL_get_sockaddr, which uses AF_INET
 // by default.

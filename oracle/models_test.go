@@ -54,7 +54,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// folded combines the lines of an agent's output. For a GPU, the last line counts.
+// folded combines the lines of an agent's output. If several lines describe the same GPU, the last
+// of them counts.
 func folded(t *testing.T, told []byte) *facts.NVML {
 	t.Helper()
 	seen, done := &facts.NVML{Source: "nvml"}, false

@@ -129,7 +129,8 @@ func TestSetDriver(t *testing.T) {
 // behind.
 func TestScenariosLeaveNothing(t *testing.T) {
 	w1 := raise(t, 1).Nodes[0]
-	// names prints the names of the node's own processes: all nodes and this machine share one /proc.
+	// names prints the names of the node's own processes: all nodes and this machine share one
+	// /proc.
 	const names = `for p in /proc/[0-9]*; do [ "$(readlink $p/ns/net)" = "$(readlink /proc/self/ns/net)" ] && cat $p/comm; done 2>/dev/null`
 	look := func() string {
 		t.Helper()

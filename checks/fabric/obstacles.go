@@ -22,7 +22,7 @@ import (
 // node. The launch fails if other nodes can use their adapters, and is only slow if no node can.
 // ib-same reports nodes without adapters.
 func obstructed(view checks.View, node *facts.Node, network *nccl.Network, othersWork bool) []checks.Finding {
-	f := checks.Finding{WouldSee: "NET/IB : No device found, and TCP from this node only"}
+	f := checks.Finding{WouldSee: "NET/IB : No device found; only this node then uses TCP"}
 	switch network.Obstacle {
 	case nccl.ObstacleHCA:
 		return []checks.Finding{{
@@ -54,7 +54,7 @@ func obstructed(view checks.View, node *facts.Node, network *nccl.Network, other
 		return nil
 	}
 	if !othersWork {
-		f.Verdict, f.WouldSee = checks.Warn, "NET/IB : No device found, and all traffic over TCP"
+		f.Verdict, f.WouldSee = checks.Warn, "NET/IB : No device found; all traffic then goes over TCP"
 	}
 	return []checks.Finding{f}
 }
@@ -341,7 +341,7 @@ func managing(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks
 		Summary:  "NCCL would use adapters that only manage this machine's NVSwitches",
 		Got:      spelledPorts(ports, isDoor),
 		Want:     "ports for data only, named in NCCL_IB_HCA",
-		WouldSee: "Got completion from peer … with status=12 (retry exceeded), when a rank uses one",
+		WouldSee: "when a rank uses such an adapter: Got completion from peer … with status=12 (retry exceeded)",
 		Remedy:   leaveOut(view, node, ports, isDoor),
 	}}
 }

@@ -23,7 +23,8 @@ type Audience struct {
 	// ranks run on the node itself.
 	Inside func(node string) []string
 	IsRoot func(node string) bool // reports whether preflight logs in as root; "" is the launching machine
-	// Lacks reports whether a program is known to be missing on a node; "" is the launching machine.
+	// Lacks reports whether a program is known to be missing on a node; "" is the launching
+	// machine.
 	Lacks func(node, program string) bool
 }
 

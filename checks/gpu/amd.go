@@ -128,8 +128,9 @@ func amdModuleMissing(node *facts.Node) checks.Finding {
 }
 
 // closedToROCm returns the findings for AMD device nodes that are missing or that this session may
-// not use. The kernel module creates them for the groups render and video, and a change of group
-// needs a new login. A container has only the device nodes with which it was started.
+// not use. The kernel module creates them for the groups render and video. A user who joins a group
+// must log in again before that takes effect. A container has only the device nodes with which it
+// was started.
 //
 // Source: ROCm 6.2, Installation prerequisites, "Setting permissions for groups".
 func closedToROCm(node *facts.Node, missing, refused []string) (findings []checks.Finding) {

@@ -146,8 +146,8 @@ var recoveryActions = map[string]string{
 	"other":           "an action that preflight does not know",
 }
 
-// recoveryRules lists the rules for the recovery action that the driver reports now. A GPU that
-// needs a reset only after its work is done still computes.
+// recoveryRules lists the rules for the recovery action that the driver reports now. If a GPU needs
+// a reset only after its work is done, it can still compute, so that is only a warning.
 var recoveryRules = []cardRule{
 	recovery("", "the driver reports that a GPU needs recovery", busyCUDA, []fix.Command{resetGPU, withoutNode}, "reset", "drain"),
 	recovery("", "the driver reports that a GPU needs a reboot of the node", busyCUDA, []fix.Command{rebootNode, withoutNode}, "reboot", "bus-reset", "system-reboot"),
@@ -172,8 +172,8 @@ func recovery(verdict checks.Verdict, summary, wouldSee string, remedy []fix.Com
 	}}
 }
 
-// retiredLimit is the number of retired pages from which NVIDIA accepts a GPU for repair. The GPU's
-// list of retired pages has room for 64.
+// retiredLimit is the number of retired pages at or above which NVIDIA accepts a GPU for repair.
+// The GPU's list of retired pages has room for 64.
 //
 // Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h, DCGM_LIMIT_MAX_RETIRED_PAGES; NVIDIA, Dynamic
 // Page Retirement.
@@ -235,7 +235,7 @@ var memoryRules = []cardRule{{checks.Finding{
 	Summary:  "a GPU had so many memory errors that NVIDIA recommends a diagnosis",
 	Want:     fmt.Sprintf("fewer than %d rows remapped for uncorrectable errors, and SRAM errors below the threshold", remappedLimit),
 	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}").As(fix.Look), fix.Note("have the GPU replaced if NVIDIA's field diagnostic recommends it")},
-	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered, at the next one",
+	WouldSee: "at the next uncorrectable memory error: RuntimeError: CUDA error: uncorrectable ECC error encountered",
 }, func(_ *facts.Node, card *facts.Card) string {
 	rows := valueOf(card.Remapped).Uncorrected
 	return cmp.Or(when(rows >= remappedLimit, "%d rows remapped for uncorrectable errors", rows), when(valueOf(valueOf(card.ECC).SRAMExceeded), "SRAM errors exceed the threshold"))

@@ -124,7 +124,7 @@ func unlikePeers(nodes []*facts.Node) (findings []checks.Finding) {
 				Nodes:   []string{node.Name},
 				Summary: "the IMEX service does not list all nodes of this launch",
 				Got:     fmt.Sprintf("%s listed, but no address of %s is among them", counted{int64(len(node.GPU.IMEX.Peers)), "machine"}, strings.Join(unknown, ", ")),
-				Want:    "every machine of the NVLink domain in nodes_config.cfg",
+				Want:    "a nodes_config.cfg that lists every machine of the NVLink domain",
 				Remedy:  []fix.Command{lists, again, edit},
 			})
 		}

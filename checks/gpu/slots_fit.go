@@ -159,7 +159,7 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) ch
 	f := checks.Finding{
 		Nodes:   []string{machine.Name},
 		Summary: fmt.Sprintf("the launch uses slots %s, but the node has %s", indices(slots), counted{int64(count), "accelerator"}),
-		Got:     fmt.Sprintf("%d accelerators, 0 to %d", count, count-1),
+		Got:     fmt.Sprintf("%d accelerators, numbered 0 to %d", count, count-1),
 		Want:    "slots " + indices(slots),
 		Remedy:  append([]fix.Command{listSome}, fewerSlots(p, slots, count)...),
 	}

@@ -81,7 +81,7 @@ func (m *meshCalls) noRoutes() []checks.Finding {
 		call := alike.All[0]
 		f := checks.Finding{
 			Nodes:    callersOf(alike.All),
-			Summary:  fmt.Sprintf("has no route to %s, so it cannot answer either", lacks[call.From]),
+			Summary:  fmt.Sprintf("has no route to %s: it can neither connect nor answer", lacks[call.From]),
 			Got:      fmt.Sprintf("%s called %s: %s", call.From, where(call.Path), call.Path.Error),
 			WouldSee: m.wouldSee(call.Path),
 			Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(call.Path.To)).As(fix.Look)},

@@ -132,7 +132,7 @@ func TestSuspects(t *testing.T) {
 					return dropped
 				}
 				return ""
-			}, []int{4, 16}, []string{"w3: has no route to w[1-2], so"},
+			}, []int{4, 16}, []string{"w3: has no route to w[1-2]: it"},
 		},
 		"one way between two": {
 			when(dropped, func(i, j int) bool { return i == 2 && j == 1 }), []int{2, 3, 4, 16},

@@ -41,9 +41,9 @@ func UsesGloo(view checks.View) bool {
 	return !UsesNCCL(view) || slices.ContainsFunc(view.Launch.Files, makesGloo)
 }
 
-// NoInterface returns the first name in a list for gloo or tensorpipe that is not an interface of
-// the node with an address. Unlike NCCL, these libraries support neither prefixes nor marks such as
-// "^".
+// NoInterface takes a list of interfaces for gloo or tensorpipe. It returns the first name for
+// which the node has no interface, or has only an interface without an address. Unlike NCCL, these
+// libraries support neither prefixes nor marks such as "^".
 //
 // Source: facebookincubator/gloo, transport/tcp/device.cc; pytorch/tensorpipe,
 // transport/uv/utility.cc.

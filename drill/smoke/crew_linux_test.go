@@ -278,7 +278,7 @@ func TestCrewLoadsAnewWhoEndedLate(t *testing.T) {
 }
 
 // TestCrewByAnotherRail checks that a rank is started once with the variables of some orders. For
-// the orders after these, it must be started again without the variables.
+// later orders, the rank must be restarted without those variables.
 func TestCrewByAnotherRail(t *testing.T) {
 	t.Parallel()
 	crew, dir := ranks(t, 1, "refuse compute GLOO_SOCKET_IFNAME=eth1")

@@ -66,8 +66,8 @@ func LinkCounters(root string) map[string]int64 {
 	return found
 }
 
-// isNVIDIA reports whether a PCI device is made by NVIDIA or Mellanox, such as a GPU, a switch or
-// an adapter.
+// isNVIDIA reports whether a PCI device, such as a GPU, a switch or an adapter, is made by NVIDIA
+// or Mellanox.
 func isNVIDIA(device string) bool {
 	vendor, _ := ReadFile(filepath.Join(device, "vendor")) // if the file is missing, the result is false
 	text := strings.TrimSpace(string(vendor))

@@ -70,7 +70,7 @@ type shmUse struct {
 // pipeline, expert parallelism) adds one communicator on its ranks.
 //
 // An unknown version, or one newer than the table, gets the newest row. A version before 2.14 gets
-// the oldest row. The arithmetic says so.
+// the oldest row. In both cases, the field Arithmetic says so.
 //
 // Source: NVIDIA/nccl, proxy.cc, proxyProgressInit, v2.14.3-1 to v2.30.7-1.
 func SHMNeed(nccl string, ranks, nodes, communicators int) shmUse {

@@ -162,8 +162,8 @@ func mapsShared(process string) bool {
 	return err == nil && parseMapsShared(string(text))
 }
 
-// parseMapsShared reads RssShmem of /proc/PID/status, which exists since Linux 4.5. A kernel thread has
-// no memory, so it has neither this line nor VmRSS.
+// parseMapsShared reads RssShmem of /proc/PID/status, which exists since Linux 4.5. A kernel thread
+// has no memory, so it has neither this line nor VmRSS.
 func parseMapsShared(status string) bool {
 	if shared, known := machine.After(status, "RssShmem:"); known {
 		return machine.FirstWord(shared) != "0"

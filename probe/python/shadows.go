@@ -14,8 +14,8 @@ import (
 	"preflight/probe/machine"
 )
 
-// maxShadows limits the result. If a directory of installed packages is mistaken for sources, it
-// would have hundreds of shadows.
+// maxShadows limits the result. A directory of installed packages that is mistaken for sources
+// would yield hundreds of shadows.
 const maxShadows = 50
 
 // finder is a directory as Python's FileFinder sees it.

@@ -13,8 +13,8 @@ import (
 
 const childMark = "PREFLIGHT_TEST_SHOW_START_LIMIT"
 
-// TestMain lets the test binary replace the agent. If the mark is set, the binary prints the limit
-// that it remembers and ends.
+// TestMain lets the test binary replace the agent. If childMark is set, the binary prints the limit
+// that startlimit remembers, and exits.
 func TestMain(m *testing.M) {
 	if os.Getenv(childMark) != "" {
 		fmt.Print(startlimit.NoFile.Soft)

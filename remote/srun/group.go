@@ -196,9 +196,9 @@ func (c *group) start(nodes []string) (*groupStep, error) {
 	return m, nil
 }
 
-// variable names the variable that tells agents how to call back. srun reads no standard input
-// before all nodes have begun (22.05, src/api/step_io.c, _file_readable), and all users of a
-// machine can read srun's command line.
+// variable names the variable that tells agents how to call back. The token is an environment
+// variable for two reasons: srun reads no standard input before all nodes have begun (22.05,
+// src/api/step_io.c, _file_readable), and all users of a machine can read srun's command line.
 const variable = "TOLD_BY_PREFLIGHT"
 
 // exported returns env with the variable. If the user chose which variables srun exports, exported
