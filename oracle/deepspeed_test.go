@@ -219,7 +219,7 @@ func (o outcome) withheld() outcome {
 
 // deliberate matches preflight's errors for commands that DeepSpeed accepts but that cannot work.
 // preflight refuses them deliberately.
-var deliberate = regexp.MustCompile(`--(master|ssh)_port 0 |holds a NUL byte|names no host; .* before 0\.8\.0| is empty: `)
+var deliberate = regexp.MustCompile(`--(master|ssh)_port 0 |contains a NUL byte|no host in this file: .* before 0\.8\.0| is empty: `)
 
 // preflight reports these errors earlier than DeepSpeed does.
 const (

@@ -66,9 +66,9 @@ func TestHangOfLaunchers(t *testing.T) {
 // launchers. Open MPI does not give its ranks a rendezvous address, and the answer must say this.
 func (o *rehearsal) awaitLate(t *testing.T) {
 	t.Helper()
-	answer := regexp.MustCompile(`^1 of 2 ranks have joined at \S+; w2: rank 1: .*no call`)
+	answer := regexp.MustCompile(`^1 of 2 ranks have joined at \S+; w2: rank 1: not connected to `)
 	if o.launcher.name == "openmpi" {
-		answer = regexp.MustCompile(`^a job of 2 ranks; where the ranks meet stands in no variable of theirs`)
+		answer = regexp.MustCompile(`^a job of 2 ranks; no variable of the ranks holds the master address`)
 	}
 	var report hang.Report
 	for end := time.Now().Add(o.patience / 2); time.Now().Before(end); time.Sleep(time.Second) {
