@@ -92,6 +92,9 @@ func TestWire(t *testing.T) {
 				}
 				if diff := cmp.Diff(want, short(report.Findings)); diff != "" {
 					t.Errorf("findings (-want +got):\n%s", diff)
+					for _, f := range report.Findings {
+						t.Logf("%s: %s", f.Check, f.Summary)
+					}
 				}
 				if diff := cmp.Diff(fault.env, environment(report.Advice)); diff != "" {
 					t.Errorf("advised environment (-want +got):\n%s", diff)
