@@ -56,7 +56,7 @@ type Plan struct {
 // read, and for every input that DeepSpeed itself would refuse.
 func NewPlan(ctx context.Context, intent Intent) (Plan, error) {
 	var err error
-	plan, stood := hostsys.Anew(ctx, func(ctx context.Context) (plan Plan) {
+	plan, stood := hostsys.RepeatAfterStandstill(ctx, func(ctx context.Context) (plan Plan) {
 		plan, err = newPlan(ctx, intent)
 		return plan
 	})

@@ -35,7 +35,7 @@ type Asked struct {
 // node of the launch. All machines try at the same time; the launch may have no nodes. AskEndpoint
 // sends no request that could disturb a running job.
 func AskEndpoint(ctx context.Context, job Job, endpoint string) (here facts.Endpoint, nodes []Asked) {
-	nodes, stood := hostsys.Anew(ctx, func(ctx context.Context) (nodes []Asked) {
+	nodes, stood := hostsys.RepeatAfterStandstill(ctx, func(ctx context.Context) (nodes []Asked) {
 		here, nodes = job.askEndpoint(ctx, endpoint)
 		return nodes
 	})

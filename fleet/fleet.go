@@ -77,7 +77,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 // about any node, because the answers cannot be trusted.
 func (job Job) withRetry(ctx context.Context, look func(Job, context.Context) (facts.Fleet, launch.Prediction)) (facts.Fleet, launch.Prediction) {
 	prediction, w := job.Prediction, hostsys.BeginWait()
-	fleet, stood := hostsys.Anew(ctx, func(ctx context.Context) (fleet facts.Fleet) {
+	fleet, stood := hostsys.RepeatAfterStandstill(ctx, func(ctx context.Context) (fleet facts.Fleet) {
 		fleet, prediction = look(job, ctx)
 		return fleet
 	})

@@ -34,7 +34,7 @@ type JobsOn struct {
 // time. A port of 0 stands for no port. ListJobs neither contacts nor signals any of these
 // processes.
 func ListJobs(ctx context.Context, job Job, port int) []JobsOn {
-	nodes, stood := hostsys.Anew(ctx, func(ctx context.Context) []JobsOn { return job.listJobs(ctx, port) })
+	nodes, stood := hostsys.RepeatAfterStandstill(ctx, func(ctx context.Context) []JobsOn { return job.listJobs(ctx, port) })
 	if len(stood) > 1 {
 		for i := range nodes {
 			nodes[i].Jobs, nodes[i].Lost = nil, stood[1].Error()

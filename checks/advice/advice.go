@@ -157,9 +157,10 @@ func adviseMaster(view checks.View) []string {
 	return []string{argument}
 }
 
-// adviseAdapters returns two settings. One makes NCCL ignore ports that cannot connect to the other
-// ports. One makes NCCL use the RoCE address that a newer release would find by itself. It returns
-// them only if the adapters of all nodes are equal and the default would be different.
+// adviseAdapters returns two settings. The first makes NCCL ignore ports that cannot connect to the
+// other ports. The second makes NCCL use the RoCE address that newer releases of NCCL find without a
+// setting. adviseAdapters returns a setting only if the adapters of all nodes are equal and NCCL's
+// default differs from the setting.
 func adviseAdapters(view checks.View) []checks.AdvisedEnv {
 	if view.Launch.Accelerator == "cpu" || !all(view.Nodes, func(n *facts.Node) bool { return n.IB != nil && len(n.IB.Verbs) > 0 }) {
 		return nil

@@ -148,8 +148,8 @@ func sizeToState(bytes string) string {
 	return bytes
 }
 
-// noise is the divisor for differences that do not count. A size that nobody set may differ by one
-// part in noise.
+// noise is the divisor for differences that do not count: two sizes count as equal if they differ by
+// at most one part in noise.
 const noise = 100
 
 // together joins groups whose sizes differ only by noise. The joined group has the smallest of the

@@ -63,7 +63,7 @@ func drifted(view checks.View) []checks.Finding {
 		case before == nil:
 			findings = append(findings, nodeFinding(view, checks.Finding{
 				Nodes: []string{node.Name}, Summary: "new since the baseline", Changes: []checks.Change{newNode(node.Name)},
-				Got: "in the fleet", Want: "in the baseline", Remedy: []fix.Command{baseline.anew(view)},
+				Got: "in the fleet", Want: "in the baseline", Remedy: []fix.Command{baseline.newBaseline(view)},
 			})...)
 		case !before.Reached:
 			findings = append(findings, checks.UnknownFor(node, "the baseline has no facts of this node, which was not reached at that time"))
@@ -88,7 +88,7 @@ func (b baseline) changed(view checks.View, before, node *facts.Node, left *unco
 		if former := b.who(idOf(node)); former != "" {
 			f.Summary = "this is the machine that the baseline calls " + former
 		}
-		f.Remedy = slices.Concat([]fix.Command{fix.On("hostnamectl   # is this the right machine?").As(fix.Look)}, f.Remedy, []fix.Command{b.anew(view)})
+		f.Remedy = slices.Concat([]fix.Command{fix.On("hostnamectl   # is this the right machine?").As(fix.Look)}, f.Remedy, []fix.Command{b.newBaseline(view)})
 		return []checks.Finding{f}
 	}
 	for _, t := range topicsOf(node) {
@@ -175,7 +175,7 @@ func (b baseline) renamed(view checks.View, was map[string]*facts.Node) []checks
 	}
 	return nodeFinding(view, checks.Finding{
 		Nodes: names, Summary: "the baseline has the same machine under another name", Changes: changes,
-		Got: text.List(now), Want: text.List(then), Remedy: []fix.Command{b.anew(view)},
+		Got: text.List(now), Want: text.List(then), Remedy: []fix.Command{b.newBaseline(view)},
 	})
 }
 
@@ -202,7 +202,7 @@ func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Fi
 		Remedy: []fix.Command{
 			fix.Note("if you removed it on purpose (as --good-hosts does), do nothing, or use the whole hostfile with --exclude %s", fix.Word(strings.Join(names, "@"))),
 			fix.Here("$EDITOR {hostfile}   # if it is missing by mistake: add %s", fix.Text(hostfile.Fold(names))).As(fix.Or),
-			b.anew(view),
+			b.newBaseline(view),
 		},
 	})
 }
@@ -246,8 +246,8 @@ func (b baseline) accept(view checks.View, findings []checks.Finding) {
 	}
 }
 
-// anew returns the command that records a new baseline.
-func (b baseline) anew(view checks.View) fix.Command {
+// newBaseline returns the command that records a new baseline.
+func (b baseline) newBaseline(view checks.View) fix.Command {
 	return fix.Here("preflight snapshot %s%s --normalize -o %s   # if you changed it on purpose: records a new baseline", b.hosts(view), remedy.Again(view), fix.Path(b.File)).As(fix.Or)
 }
 

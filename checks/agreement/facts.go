@@ -70,8 +70,8 @@ type UnknownFactError struct{ message string }
 
 func (e *UnknownFactError) Error() string { return e.message }
 
-// peersMTU names the MTU of the interface that leads to the other nodes, whatever the interface is
-// called. "net.interfaces.*.mtu" would include lo and docker0.
+// peersMTU is the fact with the MTU of the interface to the other nodes. It does not contain the
+// interface's name. "net.interfaces.*.mtu" would include lo and docker0.
 const peersMTU = "net.mtu"
 
 // shorthands maps short names of facts to their paths.

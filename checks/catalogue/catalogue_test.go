@@ -36,7 +36,7 @@ func TestCatalogueIsDocumented(t *testing.T) {
 		}
 		about := check.Text()
 		if about.Title == "" {
-			t.Errorf("there is no %s.md with the text of the check, beside its Go file", check.ID)
+			t.Errorf("%s.md is missing next to the Go file of the check, or has no title", check.ID)
 			continue
 		}
 		for name, text := range map[string]string{"title": about.Title, "would see": about.WouldSee} {

@@ -23,7 +23,7 @@ const (
 // started is the reference time on systems without their own.
 var started = time.Now()
 
-// StoodStill is the reason why the context of [Anew] ends if this process was stopped, or if its
+// StoodStill is the reason why the context of [RepeatAfterStandstill] ends if this process was stopped, or if its
 // machine slept or was paused. All timeouts have then expired, although the peers may have answered
 // in time.
 type StoodStill struct{ For time.Duration }
@@ -32,14 +32,14 @@ func (s *StoodStill) Error() string {
 	return fmt.Sprintf("this machine stood still for %s", s.For.Round(100*time.Millisecond))
 }
 
-// Anew returns the result of work. It repeats work once if this machine stood still while work ran,
+// RepeatAfterStandstill returns the result of work. It repeats work once if this machine stood still while work ran,
 // because timeouts during a standstill mean nothing. stood holds the length of each standstill. If
 // there are two, the second has affected the result.
-func Anew[T any](ctx context.Context, work func(context.Context) T) (result T, stood []*StoodStill) {
-	return anew(ctx, sinceBoot, work)
+func RepeatAfterStandstill[T any](ctx context.Context, work func(context.Context) T) (result T, stood []*StoodStill) {
+	return repeatAfterStandstill(ctx, sinceBoot, work)
 }
 
-func anew[T any](ctx context.Context, clock func() time.Duration, work func(context.Context) T) (result T, stood []*StoodStill) {
+func repeatAfterStandstill[T any](ctx context.Context, clock func() time.Duration, work func(context.Context) T) (result T, stood []*StoodStill) {
 	defer Watch()()
 	for range 2 {
 		w := watchStandstill(ctx, clock)

@@ -21,7 +21,7 @@ func TestAnew(t *testing.T) {
 			t.Parallel()
 			var now atomic.Int64
 			times := 0
-			result, stood := anew(t.Context(), func() time.Duration { return time.Since(started) + time.Duration(now.Load()) }, func(ctx context.Context) int {
+			result, stood := repeatAfterStandstill(t.Context(), func() time.Duration { return time.Since(started) + time.Duration(now.Load()) }, func(ctx context.Context) int {
 				if sleeps[times] {
 					now.Add(int64(sleep))
 					<-ctx.Done() // work waits as any wait does
@@ -46,7 +46,7 @@ func TestAnew(t *testing.T) {
 	t.Run("seen at the end", func(t *testing.T) { // all waits end at the same time, before the next check
 		var now atomic.Int64
 		times := 0
-		_, stood := anew(t.Context(), func() time.Duration { return time.Since(started) + time.Duration(now.Load()) }, func(context.Context) any {
+		_, stood := repeatAfterStandstill(t.Context(), func() time.Duration { return time.Since(started) + time.Duration(now.Load()) }, func(context.Context) any {
 			if times++; times == 1 {
 				now.Add(int64(sleep))
 			}
