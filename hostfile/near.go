@@ -5,6 +5,7 @@ package hostfile
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"preflight/internal/text"
 )
@@ -17,12 +18,7 @@ func Near(name string, names []string) string {
 		if near == "" {
 			continue
 		}
-		var others []string
-		for _, other := range names {
-			if other != near {
-				others = append(others, other)
-			}
-		}
+		others := slices.DeleteFunc(slices.Clone(names), func(other string) bool { return other == near })
 		if text.Nearest(name, others, apart) == "" {
 			return near
 		}
