@@ -145,6 +145,10 @@ func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
 	if bytes.IndexByte(data, 0) >= 0 {
 		return nil, nil, p.noText(data)
 	}
+	if at := bytes.IndexByte(data, '\r'); at >= 0 {
+		// DeepSpeed gives the file itself to Open MPI. Tested with Open MPI 4.1.4.
+		p.notes = append(p.notes, Note{ID: "openmpi-line-ends", Line: 1 + bytes.Count(data[:at], []byte("\n")), Message: "the hostfile has Windows line ends, which DeepSpeed accepts and mpirun of Open MPI refuses: convert them"})
+	}
 	for i, line := range pyLines(string(data)) {
 		p.read(i+1, line)
 	}

@@ -54,9 +54,9 @@ func TestParseAccepts(t *testing.T) {
 		{"w slots=1_0\n", "w:1", "ignored-text"},
 		{"w slots=4 slots=8\n", "w:4", "ignored-text"},
 		// Other line ends.
-		{"a slots=1\r\nb slots=2\r\n", "a:1 b:2", ""},
-		{"a slots=1\rb slots=2", "a:1 b:2", ""},
-		{"a slots=1\n\r\nb slots=2\r\r\n", "a:1 b:2", ""},
+		{"a slots=1\r\nb slots=2\r\n", "a:1 b:2", "openmpi-line-ends"},
+		{"a slots=1\rb slots=2", "a:1 b:2", "openmpi-line-ends"},
+		{"a slots=1\n\r\nb slots=2\r\r\n", "a:1 b:2", "openmpi-line-ends"},
 		{"a slots=1\x0b\n", "a:1", ""},
 		// Characters that are white space in Python.
 		{"w\u00a0slots=4\n", "w:4", ""},

@@ -91,7 +91,7 @@ var commonFaults = []planted{
 	{name: "names-of-unused-ipv6", steps: sh("everywhere", "echo fd00::1 w1 >>/etc/hosts; echo fd00::2 w2 >>/etc/hosts"), trains: "pdsh c10d"},
 	{name: "names-in-capitals", files: map[string]string{"hostfile": "W1 slots=1\nW2 slots=1\n"}, trains: "pdsh"},
 	{name: "hostfile-of-addresses", files: map[string]string{"hostfile": "10.77.1.1 slots=1\n10.77.1.2 slots=1\n"}, trains: "openmpi"},
-	{name: "hostfile-line-ends", files: map[string]string{"hostfile": "w1 slots=1\r\nw2 slots=1\r\n"}, trains: "pdsh"},
+	{name: "hostfile-line-ends", files: map[string]string{"hostfile": "w1 slots=1\r\nw2 slots=1\r\n"}, trains: "pdsh", dies: "openmpi"},
 	{name: "two-names-of-one", steps: twoNames, files: map[string]string{"hostfile": "w1 slots=1\nw1b slots=1\nw2 slots=1\n"}, trains: "pdsh"},
 	{name: "slots-unlike", files: map[string]string{"hostfile": "w1 slots=2\nw2 slots=1\n"}, trains: "pdsh openmpi"},
 

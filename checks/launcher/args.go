@@ -104,6 +104,7 @@ var noteRules = map[string]noteRule{
 	"node-rank-range":   {torchrun: true, fatal: true, fix: ownNodeRank, wouldSee: waitsForNode},
 	"node-rank-missing": {torchrun: true, look: oneNodeRankForAll},
 	"openmpi-eth0":      {look: openMPIInterface},
+	"openmpi-line-ends": {fatal: true, fix: command(fix.Here(`sed -i 's/\r$//' {hostfile}`)), wouldSee: "Open RTE detected a parse error in the hostfile"},
 	"openmpi-needs-mpi": {fix: command(fix.Here("deepspeed --launcher=pdsh …")), wouldSee: "EnvironmentError: MPI environment variables are not set."},
 
 	// Notes about options and arguments that are lost, or parsed again, on the way to the nodes.

@@ -167,6 +167,9 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 		}
 		each = strconv.Itoa(n)
 	}
+	if err := refuseLogLevel(around); err != nil {
+		return Typed{}, err
+	}
 	run := torchrunArgs{nnodes: strconv.Itoa(a.machines()), perNode: each, backend: a.backend, conf: a.rdzvConf, redirects: "0", tee: "0", isModule: a.isModule, noPython: a.noPython}
 	port := a.masterPort()
 	switch {
