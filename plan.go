@@ -38,6 +38,9 @@ type Intent struct {
 	Options launch.Options
 	// Hostfile is the path of the hostfile to read. It is "" if Options.Hosts lists the nodes.
 	Hostfile string
+	// UsualPython is the interpreter of a team's launches, for a command that does not determine
+	// its interpreter. It is "" if there is none.
+	UsualPython string
 }
 
 // Plan is a launch before preflight has connected to any node.
@@ -74,6 +77,9 @@ func newPlan(ctx context.Context, intent Intent) (Plan, error) {
 		look.Program = intent.Command[0]
 	}
 	fleet.ProbeHere(ctx, plan.Head, look, probe.Of(probe.Head))
+	if options.Interpreter == "" && (plan.Head.Launcher == nil || plan.Head.Launcher.Interpreter == "") {
+		options.Interpreter = intent.UsualPython
+	}
 	look.Interpreter, _ = launch.Interpreter(options.Interpreter, plan.Head.Launcher)
 	if look.Interpreter != "" {
 		fleet.ProbeHere(ctx, plan.Head, look, []facts.Section{facts.SectionPython})

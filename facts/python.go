@@ -35,6 +35,9 @@ type Python struct {
 	// nil if the interpreter was not asked. Modules that it finds are in Packages.
 	Unfound []string `json:"unfound" fact:"own"`
 	Torch   *Torch   `json:"torch"` // nil if torch is not installed
+	// Elsewhere lists other interpreters, in the usual places for environments, that have torch.
+	// The node looks for them only if this interpreter does not exist or has no torch.
+	Elsewhere []string `json:"elsewhere,omitempty" fact:"volatile"`
 	// Ops maps each extension of DeepSpeed to whether the installed package contains it in compiled
 	// form, according to the package itself. It is nil if the package does not say.
 	Ops map[string]bool `json:"deepspeed_ops,omitempty"`

@@ -247,14 +247,22 @@ func KnownBad(w io.Writer, entries []checks.KnownBad, style Style) error {
 	return p.writeTo(w)
 }
 
+// PolicySetting is a setting in the first policy of a team.
+type PolicySetting struct {
+	About      string // why the setting is there, "" for no comment
+	Key, Value string
+	Off        bool // whether the setting is only a suggestion, in a comment
+}
+
 // PolicyDraft writes a first policy for a team. PolicyDraft quotes the nodes' text so that YAML
 // reads it back unchanged. The quoted text cannot end a comment.
-func PolicyDraft(w io.Writer, nodes []string, drafts []agreement.Draft) error {
+func PolicyDraft(w io.Writer, nodes []string, settings []PolicySetting, drafts []agreement.Draft) error {
 	return pages.ExecuteTemplate(w, "policy.yaml.tmpl", struct {
-		Nodes  []string
-		Drafts []agreement.Draft
-		Agreed bool // whether the nodes agree on any fact
-	}{nodes, drafts, slices.ContainsFunc(drafts, func(d agreement.Draft) bool { return len(d.Groups) < 2 })})
+		Nodes    []string
+		Settings []PolicySetting
+		Drafts   []agreement.Draft
+		Agreed   bool // whether the nodes agree on any fact
+	}{nodes, settings, drafts, slices.ContainsFunc(drafts, func(d agreement.Draft) bool { return len(d.Groups) < 2 })})
 }
 
 // plainWord returns the path of a fact, quoted if YAML would not read it as plain text.

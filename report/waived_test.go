@@ -55,7 +55,7 @@ func TestPolicyDraftIsRead(t *testing.T) {
 		return checks.FactGroup{Value: text, Nodes: nodes}
 	}
 	var out bytes.Buffer
-	err := PolicyDraft(&out, []string{"w1", "w2", "w\n- x"}, []agreement.Draft{
+	err := PolicyDraft(&out, []string{"w1", "w2", "w\n- x"}, nil, []agreement.Draft{
 		{Fact: "nvml.driver", Is: "550.54.15", Groups: []checks.FactGroup{group("550.54.15", "w1", "w2")}},
 		{Fact: "python.packages.a: #b", Is: evil, Groups: []checks.FactGroup{group(evil, "w1", "w2")}},
 		{Fact: "host.os", Is: evil, Groups: []checks.FactGroup{group(evil, "w1"), {Nodes: []string{"w2\nexpect: 1"}}}},
@@ -80,7 +80,7 @@ func TestPolicyDraftIsRead(t *testing.T) {
 		t.Errorf("a control character is left at %d", control)
 	}
 	out.Reset()
-	if err := PolicyDraft(&out, nil, nil); err != nil || yaml.Unmarshal(out.Bytes(), &got) != nil {
+	if err := PolicyDraft(&out, nil, nil, nil); err != nil || yaml.Unmarshal(out.Bytes(), &got) != nil {
 		t.Errorf("without expectations it is no YAML:\n%s", out.String())
 	}
 }

@@ -175,12 +175,24 @@ func nowhere(view checks.View, name string) []checks.Finding {
 		python += fmt.Sprintf(" (from %s)", compare.Shown(p.InterpreterFrom))
 	}
 	f.Remedy = wanted.install(view, onHead(view, name), nodes)
+	elsewhere := ""
+	if name == "torch" {
+		elsewhere = Elsewhere(nodes)
+	}
+	if elsewhere != "" {
+		f.Remedy = []fix.Command{fix.Note("start the launch with %s, which has torch on every node", fix.Path(elsewhere))}
+	}
 	if wanted.Imported && p.Interpreter != "" {
 		f.Got = cmp.Or(wanted.left(nodes), "no "+name) + " for " + python
 		f.Want = name + ", which the launch imports on every node"
 		return []checks.Finding{f}
 	}
 	f.Verdict, f.WouldSee = checks.Unknown, ""
+	if elsewhere != "" {
+		f.Summary = fmt.Sprintf("no node has torch for %s, but all nodes have torch for %s", python, compare.Shown(elsewhere))
+		f.Remedy = []fix.Command{fix.Here("preflight -H {hostfile} --python %s   # checks the launch with this interpreter", fix.Path(elsewhere))}
+		return []checks.Finding{f}
+	}
 	f.Summary = fmt.Sprintf("no node has %s for %s; ", name, python)
 	switch {
 	case p.Interpreter == "":
@@ -192,6 +204,25 @@ func nowhere(view checks.View, name string) []checks.Finding {
 	}
 	f.Summary += fmt.Sprintf("; use --skip %s-same if the launch does not need it", name)
 	return []checks.Finding{f}
+}
+
+// Elsewhere returns the interpreter, other than the launch's, that has torch on all nodes. It
+// returns "" if there is none, or more than one.
+func Elsewhere(nodes []*facts.Node) string {
+	var common []string
+	for i, node := range nodes {
+		if node.Python == nil {
+			return ""
+		}
+		if i == 0 {
+			common = slices.Clone(node.Python.Elsewhere)
+		}
+		common = slices.DeleteFunc(common, func(python string) bool { return !slices.Contains(node.Python.Elsewhere, python) })
+	}
+	if len(common) != 1 {
+		return ""
+	}
+	return common[0]
 }
 
 // onHead returns the version of a package that the launch's interpreter has on the launching

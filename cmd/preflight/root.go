@@ -264,6 +264,9 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		Accelerator: c.accelerator(), WorkDir: cmp.Or(c.typed.dir, workDir), Set: c.typed.set, Interpreter: c.Python,
 		Rendezvous: c.Rendezvous, RdzvEndpoint: c.Endpoint, SlurmJob: c.slurm.Named,
 	}}
+	if len(command) > 0 && c.origin("python") == c.Stated.Settings["python"].At+": python" {
+		intent.Options.Interpreter, intent.UsualPython = "", c.Python // the program that the user typed has its own interpreter
+	}
 	switch {
 	case c.Endpoint != "" && c.Rendezvous == launch.RendezvousDeepSpeed:
 		err = usage.WithHint(fmt.Errorf("%s needs --rendezvous c10d or static", c.origin("rdzv_endpoint")), "add one of them, or use --master_addr and --master_port instead")

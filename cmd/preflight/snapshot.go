@@ -109,10 +109,10 @@ func lacking(saved checks.Report) string {
 	return "the snapshot " + strings.Join(lacks, " and ")
 }
 
-// replaceHint returns the commands that replace the kept snapshot anyway, for example if a node no
-// longer exists.
+// replaceHint returns the commands that use the incomplete snapshot anyway, for example if a node
+// no longer exists.
 func replaceHint(saved checks.Report, kept, partial string) string {
-	way := "to replace it anyway: mv " + text.Quote(partial) + " " + text.Quote(kept)
+	way := "to use it anyway: mv " + text.Quote(partial) + " " + text.Quote(kept)
 	if lost := lostNodes(saved); lost != nil {
 		way = "to leave these nodes out: --exclude " + text.Quote(strings.Join(lost, "@")) + "; " + way
 	}
@@ -131,19 +131,25 @@ func lostNodes(saved checks.Report) (names []string) {
 
 const partialEnding = ".partial"
 
-// save writes a snapshot. An incomplete snapshot does not replace an existing file, which may
-// contain the missing nodes. The incomplete snapshot goes to a file next to the existing one.
+// save writes a snapshot. An incomplete snapshot goes to a file with another name, so that it
+// neither replaces a snapshot with all nodes nor becomes a baseline by mistake.
 func (c Config) save(saved checks.Report, normalize bool) error {
 	all := c.outputs()
 	if lack := lacking(saved); lack != "" {
 		fmt.Fprintln(os.Stderr, "preflight: "+lack)
 		for i, o := range all {
-			if info, err := os.Stat(o.Path); !o.Printed() && err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-				all[i].Path += partialEnding
-				all[i].Asked = "-o " + all[i].Path
-				fmt.Fprintf(os.Stderr, "preflight: %s is unchanged; the incomplete snapshot goes to %s\n", o.Path, all[i].Path)
-				fmt.Fprintf(os.Stderr, "preflight: %s\n", replaceHint(saved, o.Path, all[i].Path))
+			info, err := os.Stat(o.Path)
+			if o.Printed() || err == nil && !info.Mode().IsRegular() {
+				continue // a pipe, for example
 			}
+			all[i].Path += partialEnding
+			all[i].Asked = "-o " + all[i].Path
+			kept := "is unchanged"
+			if err != nil {
+				kept = "is not written"
+			}
+			fmt.Fprintf(os.Stderr, "preflight: %s %s; the incomplete snapshot goes to %s\n", text.Escape(o.Path), kept, text.Escape(all[i].Path))
+			fmt.Fprintf(os.Stderr, "preflight: %s\n", replaceHint(saved, o.Path, all[i].Path))
 		}
 	}
 	render := report.JSON[checks.Report]

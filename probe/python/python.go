@@ -94,6 +94,7 @@ sys.modules["os"]._exit(0)
 func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error) {
 	python := &facts.Python{SysPath: []string{}, Packages: map[string]string{}, MetadataOnly: []string{}, NCCL: []facts.NCCLLibrary{}}
 	if !findInterpreter(o.Interpreter, python) {
+		python.Elsewhere = elsewhere(ctx, o, python.Path, o.WorkDir)
 		return python, nil
 	}
 	dir, err := machine.LaunchDirectory(o.WorkDir)
@@ -118,6 +119,9 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	python.Packages, python.MetadataOnly, python.Shadowed = site.versions(), site.bare, site.shadowed()
 	torchDir := site.find("torch", "version.py")
 	python.Torch = readTorch(torchDir, site.installed["torch"])
+	if python.Torch == nil {
+		python.Elsewhere = elsewhere(ctx, o, python.Path, dir)
+	}
 	if python.Torch != nil && torchDir != "" {
 		python.Torch.Unloadable = unloadable(ctx, python.Executable, torchDir, dir)
 	}
