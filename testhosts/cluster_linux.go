@@ -46,6 +46,10 @@ type Options struct {
 	// /var/tmp). nil shares the current directory.
 	Share []string
 
+	// Preflight is the path of a preflight that every machine has in its PATH, "" for none. Its
+	// directory must be shared.
+	Preflight string
+
 	// LightLogins makes sshd offer only X25519. The hybrid post-quantum exchange that OpenSSH
 	// prefers takes two thirds of the time of a login, and a test with a hundred runs needs several
 	// thousand logins.

@@ -72,7 +72,7 @@ func (c *Cluster) writeState(options Options) error {
 			return err
 		}
 		known.WriteString(n.knownLine(public))
-		files[filepath.Join(n.Name, "fstab")] = c.fstab(n, shared)
+		files[filepath.Join(n.Name, "fstab")] = c.fstab(n, shared, options.Preflight != "")
 		files[filepath.Join(etc, "hosts")] = hosts.Bytes()
 		files[filepath.Join(etc, "hostname")] = []byte(n.Name + "\n")
 		files[filepath.Join(etc, "machine-id")] = machineID()
@@ -93,6 +93,15 @@ func (c *Cluster) writeState(options Options) error {
 	files["home/.bashrc"] = []byte("# read by bash for commands that come over ssh, too\n")
 	files["home/job/train.py"] = trainScript
 	files["home/.profile"] = []byte(". ~/.bashrc\n")
+	if options.Preflight != "" {
+		bin := filepath.Join(c.dir, "bin")
+		if err := os.Mkdir(bin, 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink(options.Preflight, filepath.Join(bin, "preflight")); err != nil {
+			return err
+		}
+	}
 	return writeTree(c.dir, files)
 }
 
@@ -157,7 +166,7 @@ var ownDirectories = []struct{ path, options string }{
 
 // fstab returns the node's mount table, in the order of mounting. The names of the sources contain
 // the node's name, because mount --all skips a source that seems to be mounted already.
-func (c *Cluster) fstab(n *Node, shared []string) []byte {
+func (c *Cluster) fstab(n *Node, shared []string, hasPreflight bool) []byte {
 	var table bytes.Buffer
 	rw := filepath.Join(c.dir, n.Name, "rw")
 	add := func(source, target, kind, options string) {
@@ -173,6 +182,9 @@ func (c *Cluster) fstab(n *Node, shared []string) []byte {
 	add(n.Name+"-sys", "/sys", "sysfs", "nosuid,nodev,noexec")
 	add(rw+"/cgroup", "/sys/fs/cgroup", "none", "rbind")
 	add(n.Name+"-etc", "/etc", "overlay", fmt.Sprintf("lowerdir=/etc,upperdir=%s/etc,workdir=%s/work", rw, rw))
+	if hasPreflight {
+		add(n.Name+"-bin", "/usr/local/bin", "overlay", "lowerdir="+filepath.Join(c.dir, "bin")+":/usr/local/bin")
+	}
 	for _, own := range ownDirectories {
 		if own.path == "/run" {
 			for i, dir := range shared {

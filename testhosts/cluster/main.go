@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ const usage = `usage: cluster COMMAND [-name NAME] …
   down                        remove the cluster, even if it has started only in part
   list                        list the running clusters
   exec HOST|head [--] ARGV…   run a command on a node, or on the launching machine (head)
-  faults                      list the faults that you can cause
+  fault                       list the faults that you can cause
   fault FAULT HOST…           cause a fault on nodes
   heal HOST…                  restart nodes in their original state
 `
@@ -57,7 +58,7 @@ func main() {
 	c.args = flags.Args()
 	run, known := map[string]func(command, context.Context) error{
 		"up": command.up, "down": command.down, "list": command.list, "exec": command.exec,
-		"faults": command.faults, "fault": command.fault, "heal": command.heal,
+		"fault": command.fault, "heal": command.heal,
 	}[os.Args[1]]
 	if !known {
 		fmt.Fprint(os.Stderr, usage)
@@ -69,7 +70,7 @@ func main() {
 	err := run(c, ctx)
 	stop()
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 {
+	if os.Args[1] == "exec" && errors.As(err, &exit) && exit.ExitCode() > 0 {
 		os.Exit(exit.ExitCode())
 	}
 	if err != nil {
@@ -89,7 +90,12 @@ func (c command) call(arguments string) string {
 
 func (c command) up(ctx context.Context) error {
 	began := time.Now()
-	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: c.name, Nodes: c.nodes, Slots: c.slots, Slurm: c.slurm})
+	program := siblingPreflight()
+	options := testhosts.Options{Name: c.name, Nodes: c.nodes, Slots: c.slots, Slurm: c.slurm, Preflight: program}
+	if here, err := os.Getwd(); err == nil && program != "" {
+		options.Share = []string{here, filepath.Dir(program)}
+	}
+	cluster, err := testhosts.Raise(ctx, options)
 	if errors.Is(err, testhosts.ErrExists) {
 		return fmt.Errorf("%w: remove it first with %s", err, c.call("down"))
 	}
@@ -97,7 +103,11 @@ func (c command) up(ctx context.Context) error {
 		return err
 	}
 	last := cluster.Nodes[len(cluster.Nodes)-1].Name
-	judge := "bin/preflight -H " + testhosts.HostfilePath + " --accelerator cpu"
+	judge := "preflight -H "
+	if program == "" {
+		judge = "bin/preflight -H "
+	}
+	judge += testhosts.HostfilePath + " --accelerator cpu"
 	if cluster.Nodes[0].Command(ctx, "python3", "-c", "import importlib.util as u; exit(u.find_spec('torch') is None)").Run() != nil {
 		judge += " --skip torch-same   # the hosts have no torch"
 	}
@@ -113,6 +123,20 @@ func (c command) up(ctx context.Context) error {
 		c.call("exec head -- "+judge),
 		c.call("exec head -- bash"), c.call("fault shm-small "+last), c.call("heal "+last), c.call("down"))
 	return nil
+}
+
+// siblingPreflight returns the path of the preflight in this program's directory, or "" if there is
+// none.
+func siblingPreflight() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	program := filepath.Join(filepath.Dir(self), "preflight")
+	if _, err := os.Stat(program); err != nil {
+		return ""
+	}
+	return program
 }
 
 func (c command) down(context.Context) error { return testhosts.Remove(c.name) }
@@ -162,15 +186,14 @@ func (c command) exec(ctx context.Context) error {
 	return cmd.Run()
 }
 
-func (c command) faults(context.Context) error {
-	for _, f := range faults {
-		fmt.Printf("  %-20s %s\n", f.name, f.does)
-	}
-	return nil
-}
-
 func (c command) fault(context.Context) error {
-	if len(c.args) < 2 {
+	switch len(c.args) {
+	case 0:
+		for _, f := range faults {
+			fmt.Printf("  %-20s %s\n", f.name, f.does)
+		}
+		return nil
+	case 1:
 		return errors.New("fault needs a fault and a host, for example: fault shm-small w3")
 	}
 	for _, f := range faults {
@@ -181,7 +204,7 @@ func (c command) fault(context.Context) error {
 			})
 		}
 	}
-	return fmt.Errorf("unknown fault %s: %s lists the faults", c.args[0], c.call("faults"))
+	return fmt.Errorf("unknown fault %s: %s lists the faults", c.args[0], c.call("fault"))
 }
 
 func (c command) heal(ctx context.Context) error {
@@ -191,7 +214,8 @@ func (c command) heal(ctx context.Context) error {
 	return c.each(c.args, func(n *testhosts.Node) error { return n.Restart(ctx) })
 }
 
-// each calls f for the named nodes. If one of the nodes does not exist, each calls f for none.
+// each calls f for the named nodes, also after an error. If one of the nodes does not exist, each
+// calls f for none.
 func (c command) each(names []string, f func(*testhosts.Node) error) error {
 	cluster, err := testhosts.Attach(c.name)
 	if err != nil {
@@ -204,9 +228,7 @@ func (c command) each(names []string, f func(*testhosts.Node) error) error {
 		}
 	}
 	for _, node := range nodes {
-		if err := f(node); err != nil {
-			return err
-		}
+		err = errors.Join(err, f(node))
 	}
-	return nil
+	return err
 }
