@@ -21,6 +21,9 @@ type Host struct {
 	// a container.
 	Containers []RunningContainer `json:"containers,omitempty" fact:"volatile"`
 
+	// Launches lists the DeepSpeed launches that run on this machine.
+	Launches []RunningLaunch `json:"launches,omitempty" fact:"volatile"`
+
 	User  string `json:"user" fact:"own"` // the user that preflight logs in as
 	Home  string `json:"home" fact:"own"`
 	Shell string `json:"shell"` // login shell from passwd, "" if not found
@@ -41,6 +44,14 @@ type RunningContainer struct {
 	Interpreter bool `json:"interpreter,omitempty"` // the container has the launch's interpreter, at the same path
 	WorkDir     bool `json:"workdir,omitempty"`     // the container has the directory in which the launch was typed
 	Torch       bool `json:"torch,omitempty"`       // the container has torch where images usually have it
+}
+
+// RunningLaunch is a deepspeed.launcher.launch, which starts the ranks of a job on this machine.
+type RunningLaunch struct {
+	PID         int    `json:"pid"`
+	User        string `json:"user"`
+	Interpreter string `json:"interpreter"`      // the first word of its command line
+	Script      string `json:"script,omitempty"` // without its arguments; "" if unknown
 }
 
 // CPU describes the processors that the kernel and preflight's cgroup provide.

@@ -26,6 +26,8 @@ type planted struct {
 	// trains lists the launchers with which the training works. dies lists those with which it
 	// fails.
 	trains, dies string
+	// warns is a warning that preflight must give, a check with its nodes; "" for none.
+	warns string
 	// mayBeUnknown is the reason why preflight may end with 2 for this fault.
 	mayBeUnknown string
 }

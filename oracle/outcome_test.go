@@ -88,6 +88,9 @@ func (o *rehearsal) run(t *testing.T) {
 	if !agrees {
 		t.Errorf("the training works: %v, and preflight ends with %d: %s %+v", trained, verdict.ExitCode, verdict.complaint, verdict.Findings)
 	}
+	if o.warns != "" && !slices.Contains(verdict.named("warn"), o.warns) {
+		t.Errorf("preflight does not warn of %s: %+v", o.warns, verdict.Findings)
+	}
 	if *outcomes != "" {
 		findings, _ := json.MarshalIndent(verdict.Findings, "", "\t")
 		text := fmt.Sprintf("agrees %v: %s\n%s\n%s", agrees, row, log, findings)

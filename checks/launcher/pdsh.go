@@ -3,6 +3,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -69,7 +70,44 @@ func pdshFindings(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	if findings == nil { // if there are findings, pdsh fails for a reason that is already reported
 		findings = rehearsalFindings(view)
 	}
-	return append(findings, pdshEnv(view, pdsh)...)
+	findings = append(findings, pdshEnv(view, pdsh)...)
+	return append(findings, endsOthers(view)...)
+}
+
+// endsOthers warns about other DeepSpeed jobs that Ctrl-C of this launch ends. DeepSpeed then runs
+// pkill -f on all nodes of the launch, with a pattern that matches every job of the interpreter.
+// With --venv_script, it runs pkill with a pattern that matches no job.
+//
+// Source: deepspeed/launcher/runner.py, sigkill_handler; multinode_runner.py, PDSHRunner.get_cmd,
+// 0.15.1 and 0.19.8.
+func endsOthers(view checks.View) (findings []checks.Finding) {
+	if view.Launch.Interpreter == "" || view.Launch.VenvScript != "" {
+		return nil
+	}
+	for _, node := range view.All {
+		if node.Host == nil {
+			continue
+		}
+		var jobs, pids []string
+		for _, job := range node.Host.Launches {
+			if job.Interpreter == view.Launch.Interpreter && (job.User == node.Host.User || node.Host.User == "root") {
+				jobs = append(jobs, fmt.Sprintf("%s of %s (pid %d)", cmp.Or(job.Script, "a job"), job.User, job.PID))
+				pids = append(pids, strconv.Itoa(job.PID))
+			}
+		}
+		if jobs != nil {
+			findings = append(findings, checks.Finding{
+				Verdict: checks.Warn, Nodes: []string{node.Name}, Summary: "Ctrl-C of this launch would also end another DeepSpeed job",
+				Got: strings.Join(jobs, ", "), Want: "no other deepspeed.launcher.launch of this interpreter",
+				WouldSee: "nothing, until Ctrl-C or SIGTERM: DeepSpeed then runs pkill -f on every node, which ends both jobs",
+				Remedy: []fix.Command{
+					fix.On("ps -o pid,user,lstart,cmd -p %s", fix.Name(strings.Join(pids, ","))).As(fix.Look),
+					fix.Note("wait until the other job has ended, or launch on other nodes"),
+				},
+			})
+		}
+	}
+	return findings
 }
 
 // fanOut returns the number of hosts on which pdsh runs at the same time. The last -f wins, and

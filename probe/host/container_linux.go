@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"preflight/facts"
 	"preflight/probe/machine"
@@ -105,32 +106,68 @@ func parseContainerVariable(environ []byte) string {
 	return ""
 }
 
-// mostContainers is the maximum number of containers to report. No node of a launch runs so many.
-const mostContainers = 32
+// mostRunning is the maximum number of containers, and of launches, to report. No node of a launch
+// runs so many.
+const mostRunning = 32
 
-// runningContainers returns the containers on this machine. It finds them by the monitor process
-// that an engine runs for each container. It contacts no engine and needs no permission to do so.
-func runningContainers(o machine.Options) (running []facts.RunningContainer) {
+// running returns the containers and DeepSpeed launches on this machine. A container is found by the
+// monitor process that an engine runs for it. running contacts no engine and needs no permission to
+// do so. Processes of other users may be hidden, by the mount option hidepid.
+func running(o machine.Options) (containers []facts.RunningContainer, launches []facts.RunningLaunch) {
 	processes, _ := os.ReadDir(o.At("/proc")) // if /proc is unreadable, there are none
 	for _, process := range processes {
-		pid := process.Name()
-		if _, err := strconv.Atoi(pid); err != nil || len(running) == mostContainers {
+		pid, err := strconv.Atoi(process.Name())
+		if err != nil {
 			continue
 		}
-		comm := machine.Line(o.At("/proc/" + pid + "/comm"))
-		if comm != "conmon" && !strings.HasPrefix(comm, "containerd-shim") {
+		proc := o.At("/proc/" + process.Name())
+		comm := machine.Line(proc + "/comm")
+		isMonitor := comm == "conmon" || strings.HasPrefix(comm, "containerd-shim")
+		if !isMonitor && !strings.HasPrefix(comm, "python") {
 			continue
 		}
-		line, _ := os.ReadFile(o.At("/proc/" + pid + "/cmdline"))
-		engine, name := parseBeside(strings.Split(string(line), "\x00"))
+		line, _ := os.ReadFile(proc + "/cmdline")
+		argv := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+		if !isMonitor {
+			if info, err := os.Stat(proc); err == nil && isDeepSpeed(argv) && len(launches) < mostRunning {
+				launches = append(launches, facts.RunningLaunch{PID: pid, User: machine.Owner(o, ownerOf(info)), Interpreter: argv[0], Script: scriptOf(argv)})
+			}
+			continue
+		}
+		engine, name := parseBeside(argv)
 		isSame := func(c facts.RunningContainer) bool { return c.Engine == engine && c.Name == name }
-		if engine == "" || slices.ContainsFunc(running, isSame) { // podman also has a monitor for each exec
+		if engine == "" || len(containers) == mostRunning || slices.ContainsFunc(containers, isSame) { // podman also has a monitor for each exec
 			continue
 		}
-		children := machine.Line(o.At("/proc/" + pid + "/task/" + pid + "/children"))
-		running = append(running, lookInto(o, machine.FirstWord(children), facts.RunningContainer{Engine: engine, Name: name}))
+		children := machine.Line(proc + "/task/" + process.Name() + "/children")
+		containers = append(containers, lookInto(o, machine.FirstWord(children), facts.RunningContainer{Engine: engine, Name: name}))
 	}
-	return running
+	return containers, launches
+}
+
+// isDeepSpeed reports whether a process is the one with which DeepSpeed starts the ranks of a node.
+//
+// Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.get_cmd, 0.15.1 and 0.19.8.
+func isDeepSpeed(argv []string) bool {
+	return len(argv) > 4 && slices.Equal(argv[1:4], []string{"-u", "-m", "deepspeed.launcher.launch"})
+}
+
+// scriptOf returns the script of DeepSpeed's process on a node, without its arguments. It is "" if
+// it cannot be told.
+func scriptOf(argv []string) string {
+	for _, word := range argv[4:] {
+		if !strings.HasPrefix(word, "-") {
+			return word
+		}
+	}
+	return ""
+}
+
+func ownerOf(info os.FileInfo) int {
+	if stat, is := info.Sys().(*syscall.Stat_t); is {
+		return int(stat.Uid)
+	}
+	return -1
 }
 
 // parseBeside reads the command line of a monitor process. It returns the engine that made the

@@ -56,8 +56,9 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 		Uptime:       up,
 		Load:         load(o),
 	}
-	if host.Container == "" {
-		host.Containers = runningContainers(o)
+	host.Containers, host.Launches = running(o)
+	if host.Container != "" {
+		host.Containers = nil
 	}
 	return host, nil
 }

@@ -13,9 +13,10 @@ import (
 	"preflight/probe/machine"
 )
 
-// TestRunningContainers checks that each container is listed once, with its engine and the parts of
-// the launch that it has. Containers of pods must not be listed.
-func TestRunningContainers(t *testing.T) {
+// TestRunning checks that each container is listed once, with its engine and the parts of
+// the launch that it has. Containers of pods must not be listed. Of Python's processes, only those
+// of DeepSpeed's launcher are listed, with their script and without arguments that may be secret.
+func TestRunning(t *testing.T) {
 	root := t.TempDir()
 	write := func(path, text string) {
 		t.Helper()
@@ -34,6 +35,8 @@ func TestRunningContainers(t *testing.T) {
 		"30": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00moby\x00-id\x004f1d6c0a9b3e77\x00", "31"},
 		"40": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00k8s.io\x00-id\x00af1d6c0a9b3e77\x00", "41"},
 		"50": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00default\x00-id\x00bf1d6c0a9b3e77\x00", ""},
+		"70": {"python3.11", "/opt/venv/bin/python\x00-u\x00-m\x00deepspeed.launcher.launch\x00--world_info=e30=\x00--node_rank=0\x00--master_addr=10.0.0.1\x00train.py\x00--token\x00secret\x00", ""},
+		"71": {"python3.11", "/opt/venv/bin/python\x00-u\x00train.py\x00deepspeed.launcher.launch\x00", ""},
 		"60": {"conmon", "/usr/bin/conmon\x00-n\x00k8s_x\x00--exit-dir\x00/var/run/crio\x00", "61"},
 	} {
 		write("proc/"+pid+"/comm", process.comm+"\n")
@@ -43,13 +46,17 @@ func TestRunningContainers(t *testing.T) {
 	write("proc/21/root/opt/conda/bin/python", "")
 	write("proc/21/root/opt/conda/lib/python3.11/site-packages/torch/version.py", "")
 	write("proc/31/root/work/job/train.py", "")
-	got := runningContainers(machine.Options{Root: root, Interpreter: "/opt/conda/bin/python", WorkDir: "/work/job"})
+	got, launches := running(machine.Options{Root: root, Interpreter: "/opt/conda/bin/python", WorkDir: "/work/job"})
 	want := []facts.RunningContainer{
 		{Engine: "podman", Name: "train", Interpreter: true, Torch: true},
 		{Engine: "docker", Name: "4f1d6c0a9b3e", WorkDir: true},
 		{Engine: "nerdctl", Name: "bf1d6c0a9b3e", Unseen: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	own := machine.Owner(machine.Options{Root: root}, os.Getuid())
+	if diff := cmp.Diff([]facts.RunningLaunch{{PID: 70, User: own, Interpreter: "/opt/venv/bin/python", Script: "train.py"}}, launches); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
