@@ -5,4 +5,7 @@
 package oracle_test
 
 // networkFaults are faults of routes, firewalls and resolvers.
-var networkFaults = []planted{}
+var networkFaults = []planted{
+	// Rank 0 calls its own store at the node's own address, over the loopback interface.
+	{name: "loopback-down-on-first", steps: sh("w1", "ip link set lo down"), dies: "pdsh c10d"},
+}

@@ -12,6 +12,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
+	"preflight/checks/names"
 	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
@@ -129,11 +130,15 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 			},
 		}
 		if lo := downLoopback(m.nodes[call.To]); lo != "" { // connections to a node's own addresses always use the loopback interface
-			f.Got = lo + " is down"
+			f.Summary, f.Got = fmt.Sprintf("%s is down, so the node cannot reach its own address", lo), fmt.Sprintf("a call to %s is %s", where(call.Path), call.How)
 			f.Remedy = []fix.Command{fix.On("sudo ip link set %s up", fix.Name(lo))}
 		}
-		if !m.isMade(call) {
+		switch {
+		case !m.isMade(call):
 			f.Verdict, f.WouldSee = checks.Warn, "nothing: a single rank does not call itself"
+		case m.storeCall(call) != nil:
+			f.Want = "calls to its own address pass: rank 0 calls its own store there"
+			f.WouldSee = timedOut(names.SplitEndpoint(m.storeCall(call).Endpoint))
 		}
 		findings = append(findings, f)
 	}
@@ -229,16 +234,28 @@ func (m *meshCalls) weighed(f checks.Finding, calls []proof.Attempt) checks.Find
 }
 
 // isMade reports whether the ranks will make a tested call. In each pair of gloo ranks only one
-// rank calls the other, and no gloo rank calls itself.
+// rank calls the other, and no gloo rank calls itself. Every rank calls the store.
 func (m *meshCalls) isMade(call proof.Attempt) bool {
 	from, to := m.nodes[call.From], m.nodes[call.To]
 	switch {
-	case ranks.UsesNCCL(m.view):
+	case ranks.UsesNCCL(m.view), m.storeCall(call) != nil:
 		return true
 	case from == to:
 		return from.Slots != 1
 	}
 	return ranks.GlooMesh(m.view).Calls(from, to)
+}
+
+// storeCall returns the call to the store that failed in the same way as a tested call, or nil if
+// there is none. Rank 0 itself calls the store that it serves.
+func (m *meshCalls) storeCall(call proof.Attempt) *facts.Rendezvous {
+	seen, at := m.nodes[call.From].Rendezvous, m.nodes[call.To].Rendezvous
+	for ; seen != nil && at != nil; seen, at = seen.Next, at.Next {
+		if at.Serves && seen.Failed == facts.HopConnect && seen.Outcome == call.Path.Outcome {
+			return seen
+		}
+	}
+	return nil
 }
 
 // record adds the calls of one node. It leaves out calls to a node that has no results of its own,

@@ -268,22 +268,6 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// TestLoopbackDown checks a node whose loopback interface is down. The node's connections to itself
-// use that interface, so no firewall rule helps.
-func TestLoopbackDown(t *testing.T) {
-	fleet := wired(4, func(i, j int) facts.PathOutcome {
-		if i == 3 && j == 3 {
-			return facts.PathDropped
-		}
-		return ""
-	})
-	fleet.Nodes[2].Net.Interfaces[0].Up = false
-	f := engine.Evaluate([]checks.Check{NodeMesh}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings[0]
-	if want := []string{"ssh -n w3 sudo ip link set lo up"}; f.Got != "lo is down" || !slices.Equal(f.Fix, want) {
-		t.Errorf("got %q, fix %q; want %q", f.Got, f.Fix, want)
-	}
-}
-
 // TestSampleIsSaid checks that a finding names the size of the sample if not all connections were
 // tried.
 func TestSampleIsSaid(t *testing.T) {

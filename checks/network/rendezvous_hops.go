@@ -22,7 +22,7 @@ import (
 
 // timedOut returns torch's error for a store that does not answer. meeting.rejected returns torch's
 // error for a store that refuses at once.
-func timedOut(host string, port any) string {
+func timedOut[P int | string](host string, port P) string {
 	return fmt.Sprintf("The client socket has timed out after … while trying to connect to (%s, %v).", host, port)
 }
 
