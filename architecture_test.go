@@ -106,7 +106,7 @@ var rules = []rule{
 	{"checks", 800, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types that every family of checks and every report share"},
 	{"checks/compare", 787, []string{"checks", "facts", "hostfile"}, clock, leaf},
 	{"checks/fix", 1174, []string{"hostfile"}, clock, "commands are values that quote themselves; this package does not know what they repair"},
-	{"checks/names", 367, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
+	{"checks/names", 424, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/proof", 704, []string{"facts", "hostfile"}, clock, leaf},
 	{"checks/ranks", 690, []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/remedy", 642, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},

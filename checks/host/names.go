@@ -110,13 +110,15 @@ func (t nameTable) unresolved() (findings []checks.Finding) {
 					reason = cmp.Or(a.Error, reason)
 				}
 			}
-			findings = append(findings, checks.Finding{
+			f := checks.Finding{
 				Nodes:   []string{node.Name},
 				Summary: "cannot resolve names that other nodes resolve",
 				Got:     hostfile.Fold(bareNames(lacks)) + ": " + reason,
 				Want:    "an address for every name",
 				Remedy:  hostsFix(lacks),
-			})
+			}
+			names.ReadHosts(node, false, hostfile.Bare(lacks[0].Name), &f)
+			findings = append(findings, f)
 		}
 	}
 	return findings
@@ -184,6 +186,7 @@ func (t nameTable) elsewhere() []checks.Finding {
 		}
 		f.Got, f.Want = strings.Join(got, ", "), strings.Join(want, ", ")
 		f.Remedy = correctNames(wrong[node.Name])
+		names.ReadHosts(node, true, wrong[node.Name][0].name, &f)
 		findings = append(findings, f)
 	}
 	return findings

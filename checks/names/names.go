@@ -226,6 +226,7 @@ func Unanswered(node *facts.Node) []checks.Finding {
 		}
 		f.Remedy = append(f.Remedy, nameInHosts(node))
 	}
+	ReadHosts(node, true, asked[0], &f)
 	return []checks.Finding{f}
 }
 
@@ -297,6 +298,7 @@ func Own(view checks.View, node *facts.Node) []checks.Finding {
 			f.Summary = "the node's own hostname does not resolve"
 			f.Got = lookup.Error
 			f.Remedy = []fix.Command{nameInHosts(node)}
+			ReadHosts(node, false, own, &f)
 		default:
 			continue
 		}

@@ -71,11 +71,31 @@ func (g meeting) noOneServer() []checks.Finding {
 		f.Summary = fmt.Sprintf("%d nodes each serve a store for %s and wait for the others", len(g.servers), g.endpoint())
 		f.Nodes, f.Got = checks.NamesOf(g.servers), g.reasons(g.servers)
 		f.WouldSee = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
+	} else if host := g.holder(); host != nil {
+		f.Nodes, f.Got = []string{host.Name}, g.reasons([]*facts.Node{host})
+		f.Summary = fmt.Sprintf("does not recognise itself as the host of %s, so no node serves the store", g.endpoint())
+		for _, unanswered := range names.Unanswered(host) {
+			f.Got, f.Remedy = f.Got+"; "+strings.TrimPrefix(unanswered.Summary, "names: "), unanswered.Remedy
+		}
 	}
 	if name := g.ownName(); name != "" {
 		f.Remedy = append(f.Remedy, fix.Here("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", fix.Word(name+":"+g.port)))
 	}
 	return []checks.Finding{f}
+}
+
+// holder returns the only node to which the endpoint leads, or nil if there is none.
+func (g meeting) holder() *facts.Node {
+	var holders []*facts.Node
+	for _, node := range g.nodes {
+		if node.Net != nil && names.LeadsTo(append(slices.Clone(g.part(node).Addresses), g.host), node) {
+			holders = append(holders, node)
+		}
+	}
+	if len(holders) != 1 {
+		return nil
+	}
+	return holders[0]
 }
 
 // reasons lists the rules by which the nodes decided whether they are the host of the rendezvous.
@@ -118,6 +138,7 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 			if address := nccl.PeerAddress(g.server).Address; text.IsPlain(address) && text.IsPlain(g.host) {
 				f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)).Inside())
 			}
+			names.ReadHosts(node, false, g.host, &f)
 		case facts.HopValidate:
 			f.Summary = fmt.Sprintf("another program than the store on %[2]s answers at %[1]s", g.endpoint(), g.server.Name)
 			f.Got = strings.Trim(seen.Address+": "+seen.Error, ": ")

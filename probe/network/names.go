@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -108,13 +109,21 @@ func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
 	if err != nil {
 		var dns *net.DNSError
 		answer.Error = lookupProblem(err)
-		answer.Unanswered = ctx.Err() != nil || errors.As(err, &dns) && (dns.IsTimeout || dns.IsTemporary)
+		answer.Unanswered = ctx.Err() != nil || errors.As(err, &dns) && (dns.IsTimeout || dns.IsTemporary) && !isCutOff(dns)
 		return answer
 	}
 	for _, address := range addresses {
 		answer.Addresses = append(answer.Addresses, address.String())
 	}
 	return answer
+}
+
+// isCutOff reports whether the kernel could not deliver a query to the name server. getaddrinfo then
+// fails at once, as for an unknown name. The resolver wraps no errno, only its text.
+func isCutOff(err *net.DNSError) bool {
+	return slices.ContainsFunc([]syscall.Errno{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ECONNREFUSED}, func(errno syscall.Errno) bool {
+		return strings.HasSuffix(err.Err, errno.Error())
+	})
 }
 
 // bare returns a hostfile name without its user.

@@ -154,6 +154,23 @@ func TestLookupProblem(t *testing.T) {
 	}
 }
 
+// TestNameServerCutOff checks that a name counts as unknown if the kernel cannot reach the name
+// server. getaddrinfo fails at once then.
+func TestNameServerCutOff(t *testing.T) {
+	for problem, unanswered := range map[string]bool{
+		"dial udp 10.0.0.53:53: connect: network is unreachable":          false,
+		"read udp 10.0.0.1:41111->10.0.0.53:53: read: connection refused": false,
+		"server misbehaving": true,
+	} {
+		answer := lookUp(t.Context(), func(context.Context, string) ([]netip.Addr, error) {
+			return nil, &net.DNSError{Err: problem, Server: "10.0.0.53:53", IsTemporary: true}
+		}, "w1")
+		if answer.Unanswered != unanswered || answer.Error == "" {
+			t.Errorf("%s: %+v", problem, answer)
+		}
+	}
+}
+
 func TestCollectNames(t *testing.T) {
 	own := ownName(t)
 	root := probetest.Plant(t, strings.ReplaceAll(`
