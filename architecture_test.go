@@ -115,7 +115,7 @@ var rules = []rule{
 	{"checks/software", 1834, judging, clock, pure},
 	{"checks/launcher", 3356, judging, clock, pure},
 	{"checks/gpu", 4380, judging, clock, pure},
-	{"checks/network", 4549, judging, clock, pure},
+	{"checks/network", 4561, judging, clock, pure},
 	{"checks/fabric", 1372, judging, clock, pure},
 	{"checks/smoke", 1227, judging, clock, pure},
 	{"checks/knownbad", 550, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "launch", "launch/nccl"}, clock,

@@ -27,9 +27,12 @@ func isWrongAnswer(outcome facts.PathOutcome) bool {
 func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
 	var astray []proof.Attempt
 	var findings []checks.Finding
+	var doubled []twoNICs
 	for _, s := range found {
-		calls := m.astray(s)
+		calls, here := m.astray(s), m.twoNICs(s)
+		doubled = append(doubled, here...)
 		switch {
+		case here != nil:
 		case calls != nil:
 			astray = append(astray, calls...)
 		case isWrongAnswer(facts.PathOutcome(s.How)) && (s.Kind == proof.Inbound || s.Kind == proof.BothWays):
@@ -37,6 +40,13 @@ func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
 		default:
 			findings = append(findings, m.finding(s))
 		}
+	}
+	for _, of := range text.GroupBy(doubled, func(d twoNICs) string { return d.node.Name }) {
+		all := of.All[0]
+		for _, more := range of.All[1:] {
+			all.calls = append(all.calls, more.calls...)
+		}
+		findings = append(findings, m.explainTwoNICs(all))
 	}
 	slices.SortStableFunc(astray, func(a, b proof.Attempt) int {
 		return cmp.Compare(slices.Index(m.names, a.From), slices.Index(m.names, b.From))
