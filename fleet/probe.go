@@ -44,6 +44,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 			options.Exports[export.Name] = export.Value
 		}
 	}
+	options.Typed = job.typed()
 	options.Places = map[string]string{}
 	for _, place := range prediction.Places {
 		if filepath.IsAbs(place.Path) {
@@ -59,6 +60,24 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 	}
 	unneeded := job.unneeded()
 	return slices.DeleteFunc(probe.Of(probe.Nodes), func(s facts.Section) bool { return unneeded[s] != "" }), options
+}
+
+// typed returns the names of the variables that the launcher exports in the nodes' login shells. It
+// returns none if the only one is the PYTHONPATH that DeepSpeed always exports, because that is the
+// working directory, and asking the shell is not free.
+func (job Job) typed() (names []string) {
+	if !job.Prediction.StartedBy().Shell {
+		return nil
+	}
+	wanted := false
+	for _, export := range job.Prediction.Exports {
+		names = append(names, export.Name)
+		wanted = wanted || export.Source != launch.OwnPath || export.Value != job.Prediction.WorkDir
+	}
+	if !wanted {
+		return nil
+	}
+	return names
 }
 
 // scriptImports returns what the script imports, as read on the launching machine.

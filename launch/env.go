@@ -129,7 +129,7 @@ func (x exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setti
 			set(s)
 		}
 	}
-	set(facts.Setting{Name: "PYTHONPATH", Value: pythonPath(x.WorkDir, head), Source: "deepspeed"})
+	set(facts.Setting{Name: "PYTHONPATH", Value: pythonPath(x.WorkDir, head), Source: OwnPath})
 	for _, file := range AppliedEnvFiles(files, x.DeepSpeed) {
 		for _, line := range file.Lines {
 			if name, value, found := strings.Cut(line, "="); found {
@@ -165,6 +165,9 @@ func (x exporter) environment(head *facts.Env) []facts.Setting {
 	slices.SortFunc(all, byName)
 	return all
 }
+
+// OwnPath is the source of the PYTHONPATH that DeepSpeed exports.
+const OwnPath = "deepspeed"
 
 // ByCommand is the source of a variable that is set for a command typed on every node.
 const ByCommand = "the command"
@@ -309,13 +312,17 @@ type Env struct {
 }
 
 // RankEnv returns the variables that a rank on a node sees, limited to the names that preflight
-// collects. The launcher's exports override the node's own session. NCCL's configuration files come
-// last, because they never override the environment (NVIDIA/nccl 2.30, misc/param.cc, initEnv).
+// collects. The launcher's exports override the node's own session, except those that the node's
+// login shell lost. NCCL's configuration files come last, because they never override the
+// environment (NVIDIA/nccl 2.30, misc/param.cc, initEnv).
 //
 // An exported NCCL_CONF_FILE replaces the file in the node's home directory. The content of the
 // named file is only known if the node itself read that file.
 func RankEnv(node *facts.Env, exports []facts.Setting) Env {
 	e := Env{over: exports}
+	if node != nil && node.Typed != nil && len(node.Typed.Lost) > 0 {
+		e.over = slices.DeleteFunc(slices.Clone(exports), func(s facts.Setting) bool { return slices.Contains(node.Typed.Lost, s.Name) })
+	}
 	if node != nil {
 		e.session = node.Vars
 		confFile, isNamed := e.Lookup("NCCL_CONF_FILE")

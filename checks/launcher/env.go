@@ -4,6 +4,7 @@ package launcher
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/launch/nccl"
 )
@@ -46,7 +48,60 @@ func judgeExports(view checks.View) []checks.Finding {
 		findings = append(findings, fileProblems(view, file)...)
 		findings = append(findings, setTwice(view, file)...)
 	}
-	return slices.Concat(findings, namedEnvFile(view), tooLong(view), unexported(view), ignored(view))
+	return slices.Concat(findings, namedEnvFile(view), tooLong(view), lost(view), unexported(view), ignored(view))
+}
+
+// lost reports exports that the login shell of a node does not pass on. tcsh and csh have no export
+// command. They print an error and continue, so the ranks of the node start without the variables.
+//
+// A variable of a file is there because the ranks need it, so it fails the launch unless it only
+// tunes or reports something. DeepSpeed exports the others only because of their names.
+func lost(view checks.View) (findings []checks.Finding) {
+	for _, node := range view.Nodes {
+		if node.Env == nil || node.Env.Typed == nil {
+			continue
+		}
+		typed := *node.Env.Typed
+		typed.Lost = slices.DeleteFunc(slices.Clone(typed.Lost), func(name string) bool { // the ranks start in the working directory anyway
+			export, _ := ranks.Exported(view, name)
+			return export.Source == launch.OwnPath && export.Value == view.Launch.WorkDir
+		})
+		if len(typed.Lost) == 0 {
+			continue
+		}
+		f := checks.Finding{
+			Verdict:  checks.Warn,
+			Nodes:    []string{node.Name},
+			Summary:  fmt.Sprintf("the login shell %s does not pass on %s", path.Base(typed.Shell), text.Plural(len(typed.Lost), "exported variable")),
+			Got:      "after export NAME=VALUE, the ranks lack " + text.Some(typed.Lost, 4),
+			Want:     "a login shell in which export NAME=VALUE sets the variable",
+			WouldSee: "ranks with other settings than those of the other nodes",
+		}
+		if strings.HasSuffix(typed.Shell, "csh") {
+			f.Remedy = []fix.Command{
+				fix.Note("set the variables with setenv in ~/.cshrc of {nodes}, or change the login shell"),
+				fix.On(`sudo usermod -s /bin/bash "$(id -un)"`).As(fix.Or),
+			}
+		} else {
+			f.Remedy = []fix.Command{ranks.SearchSession(typed.Lost[0])}
+		}
+		if typed.Message != "" {
+			f.WouldSee = "{node}: " + typed.Message
+		}
+		for _, name := range typed.Lost {
+			if export, _ := ranks.Exported(view, name); strings.Contains(export.Source, "/") && ranks.Unread(view, name) == "" && !tunes(name) {
+				f.Verdict = checks.Fail
+			}
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// tunes reports whether a variable changes only the speed or the log of a training.
+func tunes(name string) bool {
+	return slices.Contains([]string{"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONUNBUFFERED", "PYTHONWARNINGS", "PYTHONFAULTHANDLER",
+		"TORCH_CPP_LOG_LEVEL", "TORCH_DISTRIBUTED_DEBUG", "TOKENIZERS_PARALLELISM", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "KMP_AFFINITY"}, name)
 }
 
 // takenOut returns the commands that remove a variable where it is set. The note begins with the

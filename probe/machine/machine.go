@@ -45,8 +45,11 @@ type Options struct {
 	Places map[string]string `json:"places,omitempty"`
 	// Exports holds the launch's values of the variables in Heeded. Ops lists what DeepSpeed will
 	// compile. Modules lists the modules that the launch imports and that files may hide.
-	Exports  map[string]string `json:"exports,omitempty"`
-	Ops      []string          `json:"ops,omitempty"`
+	Exports map[string]string `json:"exports,omitempty"`
+	Ops     []string          `json:"ops,omitempty"`
+	// Typed lists the names of the variables that the launcher exports in the login shell of a
+	// node. It is empty if no login shell gets the exports.
+	Typed    []string          `json:"typed,omitempty"`
 	Modules  []string          `json:"modules,omitempty"`
 	WorkDir  string            `json:"workdir,omitempty"` // directory in which the launch runs
 	Peers    map[string]string `json:"-"`                 // hostfile name → IP address; the probe reports the route to each address
