@@ -91,6 +91,19 @@ type Limits struct {
 	FileMax     int64 `json:"file_max"`           // value of fs.file-max
 	// PIDsMax is the cgroup's limit on the number of processes and threads, nil for no limit.
 	PIDsMax *int64 `json:"pids_max"`
+	// CPUTime and AddressSpace are the soft limits of each process (ulimit -t and -v), nil for no
+	// limit.
+	CPUTime      *int64 `json:"cpu_time,omitempty" unit:"seconds"`
+	AddressSpace *int64 `json:"address_space,omitempty" unit:"bytes"`
+	// Ends is the program that ends everything that this session runs, nil if none was seen.
+	Ends *SessionEnd `json:"ends,omitempty"`
+}
+
+// SessionEnd is a program between the login and preflight's agent that ends its command after some
+// time, such as timeout in a ForceCommand.
+type SessionEnd struct {
+	By      string  `json:"by"`                     // the program with its duration: "timeout 8"
+	Seconds float64 `json:"seconds" unit:"seconds"` // time from the login to the end
 }
 
 // Limit is one resource limit, with its soft and its hard value.

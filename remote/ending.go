@@ -146,6 +146,9 @@ func (e *ending) explainStart() *Error {
 		return e.fail(StageStart, c, map[string]string{key: e.stderr}, errors.New(text+after(e.stderr)))
 	}
 	switch {
+	case containsAny(e.stderr, reserveWords):
+		return e.fail(StageStart, NoAddresses, map[string]string{"message": firstSentence(e.stderr)},
+			fmt.Errorf("the agent could not reserve memory when it started: %s", firstSentence(e.stderr)))
 	case containsAny(e.stderr, libcWords):
 		return fail(LibcTooOld, "message", "the agent needs a newer glibc than the node has")
 	case containsAny(e.stderr, formatWords), status == 2 && strings.Contains(e.stderr, "yntax error"):
@@ -253,10 +256,20 @@ var (
 		"bashrc", ".bash_profile", ".profile", "/etc/profile", "zshenv", "zshrc", ".cshrc", ".tcshrc", ".login",
 		"config.fish", "kshrc", ".bash_env",
 	}
-	fullWords   = []string{"No space left", "quota exceeded", "File too large", "File size limit"}
-	libcWords   = []string{"GLIBC_", "error while loading shared libraries", "Error relocating", "Error loading shared library", "kernel too old"}
-	formatWords = []string{"Exec format error", "cannot execute binary file", "ELF: not found"}
+	// Go and the loader reserve addresses before they use memory, so only a limit on addresses
+	// (RLIMIT_AS) makes them fail (Go 1.26, runtime/mpagealloc.go and malloc.go; glibc 2.36,
+	// elf/dl-load.c).
+	reserveWords = []string{"failed to reserve page summary memory", "cannot reserve arena virtual address space", "failed to map segment from shared object", "cannot map zero-fill pages"}
+	fullWords    = []string{"No space left", "quota exceeded", "File too large", "File size limit"}
+	libcWords    = []string{"GLIBC_", "error while loading shared libraries", "Error relocating", "Error loading shared library", "kernel too old"}
+	formatWords  = []string{"Exec format error", "cannot execute binary file", "ELF: not found"}
 )
+
+// firstSentence returns the first of the lines that Tail.Text joins. A stack of Go may follow it.
+func firstSentence(messages string) string {
+	first, _, _ := strings.Cut(messages, "; ")
+	return first
+}
 
 // lostShell matches sshd's perror message for a login shell that cannot be executed.
 var lostShell = lazyregexp.New(`^/[^ ;]+: (No such file or directory|Permission denied)$`)

@@ -22,6 +22,8 @@ func TestExplain(t *testing.T) {
 	}{
 		"musl relocation":  {start("Error relocating /home/u/preflight-1: __res_init: symbol not found", "127"), StageStart, LibcTooOld},
 		"shared library":   {start("error while loading shared libraries: libresolv.so.2: cannot open", "127"), StageStart, LibcTooOld},
+		"ulimit -v, Go":    {start("fatal error: failed to reserve page summary memory; runtime stack:", "2"), StageStart, NoAddresses},
+		"ulimit -v, glibc": {start("error while loading shared libraries: libc.so.6: failed to map segment from shared object", "127"), StageStart, NoAddresses},
 		"bash, no loader":  {start("/bin/sh: line 1: /p: cannot execute: required file not found", "126"), StageStart, LibcTooOld},
 		"dash, no loader":  {start("/bin/sh: 1: /p: not found", "127"), StageStart, LibcTooOld},
 		"old kernel":       {start("FATAL: kernel too old", "127"), StageStart, LibcTooOld},

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // ownThreads is the number of threads that every rank starts. They are its main thread, autograd's
@@ -29,7 +30,65 @@ var ProcessLimit = checks.Check{
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionLimits, facts.SectionHost},
 	Volatile: true,
-	Run:      checks.OnEach(judgeThreads),
+	Run: checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {
+		return append(judgeThreads(view, node), judgeEach(view, node)...)
+	}),
+}
+
+const (
+	// littleCPUTime is a limit in seconds that a rank uses up before it has trained for long. A rank
+	// uses several CPUs.
+	littleCPUTime = 10 * 60
+	// torchSpace is the address space in bytes of a rank that imports torch and uses gloo. A rank
+	// of torch 2.15 for CPUs, with DeepSpeed 0.19.8, was tried: it has 3.3 GiB, and dies with 3.
+	torchSpace = 4 << 30
+	// cudaSpace is the least that may be enough for CUDA, which reserves addresses for the memory of
+	// the machine and of all GPUs (CUDA C++ Programming Guide, Unified Virtual Address Space).
+	cudaSpace = 64 << 30
+)
+
+// judgeEach returns the findings for the limits that each process of a session has. A launch that
+// needs no ssh may start in a session with other limits.
+func judgeEach(view checks.View, node *facts.Node) (findings []checks.Finding) {
+	worst := checks.Fail
+	if view.Launch.WithoutSSH(node.Name) != "" {
+		worst = checks.Warn
+	}
+	if seconds := node.Limits.CPUTime; seconds != nil {
+		f := checks.Finding{
+			Verdict:  checks.Warn,
+			Summary:  "every process is killed after " + text.Duration(float64(*seconds)) + " of CPU time",
+			Got:      fmt.Sprintf("%d s (ulimit -t)", *seconds),
+			Want:     "unlimited",
+			Remedy:   remedy.RaiseCPUTime(node),
+			WouldSee: "{node}: ssh exited with exit code 255, or a rank exits with return code = -24",
+		}
+		if *seconds < littleCPUTime {
+			f.Verdict = worst
+		}
+		findings = append(findings, f)
+	}
+	if space := node.Limits.AddressSpace; space != nil {
+		least := int64(torchSpace)
+		if view.Launch.Accelerator != "cpu" {
+			least = cudaSpace
+		}
+		f := checks.Finding{
+			Verdict:  checks.Warn,
+			Summary:  "every process is limited to " + bytesText(*space) + " of address space",
+			Got:      bytesText(*space) + " (ulimit -v)",
+			Want:     "unlimited",
+			Remedy:   remedy.RaiseAddressSpace(node),
+			WouldSee: "ImportError: libtorch_cpu.so: failed to map segment from shared object",
+		}
+		if torch := ranks.TorchLacksSpace(node); torch != "" {
+			f.Verdict, f.WouldSee = checks.Fail, "ImportError: "+torch
+		} else if *space < least {
+			f.Verdict = worst
+		}
+		findings = append(findings, f)
+	}
+	return findings
 }
 
 func judgeThreads(view checks.View, node *facts.Node) []checks.Finding {

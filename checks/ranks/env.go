@@ -91,3 +91,13 @@ func Exporting(prediction launch.Prediction, name, value string) launch.Predicti
 	prediction.Exports = append(exports, facts.Setting{Name: name, Value: value, Source: ".deepspeed_env"})
 	return prediction
 }
+
+// TorchLacksSpace returns the loader's message if it cannot map torch's libraries and a limit on
+// address space is the reason, otherwise "".
+func TorchLacksSpace(node *facts.Node) string {
+	if node.Limits == nil || node.Limits.AddressSpace == nil || node.Python == nil || node.Python.Torch == nil ||
+		!strings.Contains(node.Python.Torch.Unloadable, "failed to map segment") {
+		return ""
+	}
+	return node.Python.Torch.Unloadable
+}

@@ -57,6 +57,17 @@ func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property s
 	}
 }
 
+// RaiseCPUTime and RaiseAddressSpace return the commands that remove a limit of each process.
+func RaiseCPUTime(node *facts.Node) []fix.Command {
+	return append(raiseLimit(node, "cpu", fix.Code("cpu=-1"), "unlimited", "LimitCPU=infinity", fix.On("ulimit -t   # in a new session: shows unlimited")),
+		fix.On(`sed -i.before "/^ *ulimit .*-t/s/^/#/" ~/.bashrc   # if that file sets it`).As(fix.Then))
+}
+
+func RaiseAddressSpace(node *facts.Node) []fix.Command {
+	return append(raiseLimit(node, "as", fix.Code("as=-1"), "unlimited", "LimitAS=infinity", fix.On("ulimit -v   # in a new session: shows unlimited")),
+		fix.On(`sed -i.before "/^ *ulimit .*-v/s/^/#/" ~/.bashrc   # if that file sets it`).As(fix.Then))
+}
+
 // RaiseProcesses returns the commands that raise the limit on processes and threads. They raise the
 // limit of the cgroup of the container or session if ofCgroup is true, otherwise the limit of the
 // user.

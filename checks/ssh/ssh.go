@@ -17,6 +17,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // ladder lists the ssh checks in the order in which a login passes them. A check's rung is its
@@ -148,13 +149,49 @@ func stoppedAt(node *facts.Node) (at int, f checks.Finding) {
 	return slices.Index(ladder, check) + 1, what.finding(node)
 }
 
-var Shell = onLadder(checks.Check{ID: "ssh-shell"}, noisy)
+var Shell = onLadder(checks.Check{ID: "ssh-shell"}, func(v checks.View, node *facts.Node) []checks.Finding {
+	if v.Launch.WithoutSSH(node.Name) != "" {
+		return nil
+	}
+	return append(noisy(v, node), ended(node)...)
+})
+
+// shortSession is the time in seconds within which no training ends. A launch takes minutes before
+// its ranks have met.
+const shortSession = 10 * 60
+
+// ended returns the finding for a login that ends its command after some time.
+func ended(node *facts.Node) []checks.Finding {
+	if node.Limits == nil || node.Limits.Ends == nil {
+		return nil
+	}
+	end := node.Limits.Ends
+	f := checks.Finding{
+		Verdict: checks.Warn,
+		Nodes:   []string{node.Name},
+		Summary: fmt.Sprintf("the login ends every command after %s", text.Duration(end.Seconds)),
+		Got:     fmt.Sprintf("%q runs between sshd and the command", end.By),
+		Want:    "no time limit on the commands of a login",
+		Remedy: []fix.Command{
+			fix.Console(`sudo sshd -T -C user={user} | grep -i forcecommand; grep -n timeout ~{user}/.ssh/authorized_keys ~{user}/.bashrc   # on {node}'s console: which of them runs it`).As(fix.Look),
+			fix.Note("remove the timeout there; a changed sshd_config needs: sudo systemctl reload sshd"),
+		},
+		WouldSee: "{node}: ssh exited with exit code 124, when that time is over",
+	}
+	if end.Seconds < shortSession {
+		f.Verdict = checks.Fail
+	}
+	for i := range f.Remedy {
+		f.Remedy[i] = f.Remedy[i].Bind(map[string]fix.Arg{"user": fix.Operand(node.SSH.User)})
+	}
+	return []checks.Finding{f}
+}
 
 // noisy returns the findings for text that a login printed before the output of its command.
 // DeepSpeed (launcher/runner.py, 0.4.0 and later) uses the first word of the output as master_addr,
 // whatever program printed it.
 func noisy(v checks.View, node *facts.Node) []checks.Finding {
-	if len(node.SSH.Noise) == 0 || v.Launch.WithoutSSH(node.Name) != "" {
+	if len(node.SSH.Noise) == 0 {
 		return nil
 	}
 	finding := checks.Finding{

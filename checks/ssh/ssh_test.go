@@ -97,6 +97,7 @@ var met = map[string]facts.SSH{
 	"wrong-os":                 {Stage: "deliver", Detail: map[string]string{"os": "FreeBSD"}},
 	"libc-too-old":             {Stage: "start", Detail: map[string]string{"message": "GLIBC_2.34 not found"}},
 	"agent-killed":             {Stage: "talk", Detail: map[string]string{"signal": "KILL"}},
+	"no-address-space":         {Stage: "start", Detail: map[string]string{"message": "fatal error: failed to reserve page summary memory"}},
 	"agent-exited":             {Stage: "start", Detail: map[string]string{"status": "3", "stderr": "oops"}},
 	"frozen":                   {Stage: "talk", Detail: map[string]string{"after": "10s"}},
 	"garbage":                  {Stage: "talk", Detail: map[string]string{"text": "%%%"}},

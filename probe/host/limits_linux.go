@@ -40,6 +40,16 @@ func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) 
 		}
 		*into = limit(r.Cur, r.Max)
 	}
+	for resource, into := range map[int]**int64{unix.RLIMIT_CPU: &l.CPUTime, unix.RLIMIT_AS: &l.AddressSpace} {
+		var r unix.Rlimit
+		if err := unix.Prlimit(0, resource, nil, &r); err != nil {
+			return nil, fmt.Errorf("limit %d cannot be read: %w", resource, err)
+		}
+		if soft := limit(r.Cur, r.Max).Soft; soft >= 0 {
+			*into = &soft
+		}
+	}
+	l.Ends = sessionEnd(o, os.Getppid())
 	l.LocksFreely = locksFreely(o)
 	var known bool
 	if l.FileMax, known = machine.Number(o.At("/proc/sys/fs/file-max")); !known {
