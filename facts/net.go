@@ -10,9 +10,14 @@ import (
 
 // Names describes how this node resolves names.
 type Names struct {
-	// Own is the result of gethostname(). FQDN is the canonical name of Own.
-	Own  string `json:"own" fact:"own"`
-	FQDN string `json:"fqdn" fact:"own"`
+	// Own is the result of gethostname().
+	Own string `json:"own" fact:"own"`
+	// FQDN is the canonical name of Own, as getaddrinfo returns it. Published is the name that the
+	// node gives to other nodes: the result of Python's socket.getfqdn(), which looks up the
+	// address of Own backwards. Both are the answers of the launch's interpreter. They are "" if
+	// there is no answer, and if the launch is not a torchrun with c10d.
+	FQDN      string `json:"fqdn" fact:"volatile"`
+	Published string `json:"published,omitempty" fact:"volatile"`
 	// Lookups has one entry for each name: the node's own hostname, the master's name and the names
 	// in the hostfile.
 	Lookups []Lookup `json:"lookups" fact:"key=name"`
@@ -24,6 +29,23 @@ type Names struct {
 	HostsTraps []string `json:"hosts_traps" fact:"own"`
 	// Resolver is the value of the hosts line in nsswitch.conf ("files dns").
 	Resolver string `json:"resolver"`
+	// Typed is the result of the command that DeepSpeed runs on node 0 before it starts ranks. It
+	// is nil on other nodes, and if the launch runs no such command.
+	Typed *Typed `json:"typed,omitempty" fact:"own"`
+}
+
+// Typed is the result of a command that the node's login shell ran, as sshd makes it.
+type Typed struct {
+	Command string `json:"command"` // "hostname -I"
+	// First is the first word that the command printed, "" if it printed none. It may come from a
+	// start-up file of the shell.
+	First string `json:"first"`
+	// Exit is the exit status. Problem is the complaint of a command that failed, "" if it
+	// succeeded.
+	Exit    int    `json:"exit"`
+	Problem string `json:"problem,omitempty"`
+	// Unanswered is set if the command did not end in time. Its result is then not known.
+	Unanswered bool `json:"unanswered,omitempty"`
 }
 
 // OutOfTime is the error for a name without a result at the end of the run's time: the node did not

@@ -25,6 +25,7 @@ import (
 func (job Job) probing() ([]facts.Section, probe.Options) {
 	prediction := job.Prediction
 	options := probe.Options{
+		Publishes:   prediction.Rendezvous == launch.RendezvousC10d,
 		Master:      prediction.EndpointHost(),
 		MasterPort:  prediction.MasterPort,
 		Interpreter: prediction.Interpreter,
@@ -206,6 +207,9 @@ func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
 	alike := agent.Probing{Sections: sections, Options: agent.Encode(options), Hosts: len(names)}
 	return func(i int) agent.Probing {
 		probing := alike
+		if i == 0 {
+			probing.Typed = job.Prediction.TypedOnFirst()
+		}
 		probing.Peers = map[string]string{}
 		for _, at := range lookups(len(names), i, share) {
 			probing.Names = append(probing.Names, names[at])

@@ -111,26 +111,95 @@ func (p Prediction) staticEndpoint() Endpoint {
 // DiscoversMaster reports whether the ranks themselves find out where their rendezvous is.
 func (p Prediction) DiscoversMaster() bool { return !p.Local && p.StartedBy().MPIDiscovery }
 
+// These are the commands that DeepSpeed runs on the first host over ssh before it starts ranks: a
+// test of the login, and the question for the master address.
+const (
+	typedTest = "hostname"
+	typedAsk  = "hostname -I"
+)
+
+// TypedOnFirst returns the command whose result on the first host decides what DeepSpeed does. It
+// returns "" if there is no such command. Before the question for the address, DeepSpeed also runs
+// the test of the login. A first host that fails the test fails the question as well.
+//
+// Source: deepspeed/launcher/runner.py, main, and deepspeed/comm/comm.py, mpi_discovery, 0.4.0 to
+// 0.19.8.
+func (p Prediction) TypedOnFirst() string {
+	switch {
+	case p.Torchrun():
+		return ""
+	case p.MasterAddr == "", p.DiscoversMaster():
+		return typedAsk
+	case p.AsksFirst:
+		return typedTest
+	}
+	return ""
+}
+
+// typed returns the result of a command on a node, nil if it is not known.
+func typed(node *facts.Node, command string) *facts.Typed {
+	if node == nil || node.Names == nil || node.Names.Typed == nil || node.Names.Typed.Command != command || node.Names.Typed.Unanswered {
+		return nil
+	}
+	return node.Names.Typed
+}
+
+// TypedRefused returns DeepSpeed's error if the command of [Prediction.TypedOnFirst] failed on the
+// first host, and "" if it succeeded or if its result is not known. If the ranks of an MPI launcher
+// find the address themselves, the runner asks for it only if the command line has none.
+func (p Prediction) TypedRefused(first *facts.Node) (original string, result facts.Typed) {
+	done := typed(first, p.TypedOnFirst())
+	switch {
+	case done == nil, done.Problem == "", done.Command == typedAsk && p.MasterAddr != "":
+		return "", facts.Typed{}
+	case done.Command == typedTest, done.Exit == NotFound && p.AsksFirst:
+		return fmt.Sprintf("RuntimeError: Using hostfile at … but host=%s was not reachable via ssh.", first.Name), *done
+	}
+	return fmt.Sprintf("subprocess.CalledProcessError: Command '['ssh', '%s', 'hostname', '-I']' returned non-zero exit status %d.", first.Name, done.Exit), *done
+}
+
+// NotFound is the exit status of a shell that does not find a command (POSIX, 2.8.2).
+const NotFound = 127
+
 // deepspeedEndpoint returns --master_addr if it is given, otherwise the first word that "ssh FIRST
 // hostname -I" prints. If start-up files print text, that text comes before the addresses. The rule
 // is the same for a single host, whose ranks run on the launching machine.
 //
-// Source: deepspeed/launcher/runner.py, main, 0.4.0 to 0.19.6 of development.
+// If the node's answer is missing, the endpoint is what Debian's hostname would print. With an MPI
+// launcher, rank 0 runs the program itself. If the program fails there, the rank uses the address
+// of its own name.
+//
+// Source: deepspeed/launcher/runner.py, main, 0.4.0 to 0.19.8, and deepspeed/comm/comm.py,
+// mpi_discovery.
 func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
 	asks := "DeepSpeed uses the first address that `hostname -I` prints on " + first.Name
 	port := p.MasterPort
-	switch {
-	case p.DiscoversMaster():
+	if p.MasterAddr != "" && !p.DiscoversMaster() {
+		return Endpoint{Host: p.MasterAddr, Port: port, Rule: "--master_addr"}
+	}
+	if original, result := p.TypedRefused(first); original != "" {
+		return Endpoint{Port: port, Error: fmt.Sprintf("%s (%s)", original, result.Problem)}
+	}
+	answer := typed(first, typedAsk)
+	if p.DiscoversMaster() {
 		asks = fmt.Sprintf("--launcher %s passes no address on: rank 0 uses the first address of its own `hostname -I`", p.Launcher)
 		port = DefaultMasterPort
-	case p.MasterAddr != "":
-		return Endpoint{Host: p.MasterAddr, Port: port, Rule: "--master_addr"}
-	case first.SSH != nil:
+		if answer != nil && answer.Problem != "" && first.Names != nil {
+			if own, _ := LookedUp(first.Names, first.Names.Own); len(own) > 0 {
+				return Endpoint{Host: own[0].String(), Port: port, Rule: asks + ", which fails: so it uses the address of its own name"}
+			}
+		}
+	} else if first.SSH != nil {
 		if words := strings.Fields(strings.Join(first.SSH.Noise, " ")); len(words) > 0 {
 			return Endpoint{Host: words[0], Port: port, Rule: asks + ": a start-up file printed it"}
 		}
 	}
-	if first.Net == nil {
+	switch {
+	case answer != nil && answer.Problem == "" && answer.First == "":
+		return Endpoint{Port: port, Error: fmt.Sprintf("IndexError: list index out of range (`hostname -I` prints nothing on %s)", first.Name)}
+	case answer != nil && answer.Problem == "":
+		return Endpoint{Host: answer.First, Port: port, Rule: asks + holderOf(first, answer.First)}
+	case first.Net == nil:
 		return Endpoint{Port: port, Rule: asks, Error: "the network of " + first.Name + " was not seen, so preflight does not know what `hostname -I` prints there"}
 	}
 	addresses := hostnameI(first)
@@ -138,6 +207,18 @@ func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
 		return Endpoint{Port: port, Error: fmt.Sprintf("IndexError: list index out of range (`hostname -I` prints nothing on %s: no interface except the loopback is up and has an address)", first.Name)}
 	}
 	return Endpoint{Host: addresses[0].Addr().String(), Port: port, Rule: fmt.Sprintf("%s: %s's", asks, addresses[0].Name)}
+}
+
+// holderOf returns ": eth0's" for the interface of the node that has an address, "" for none.
+func holderOf(node *facts.Node, address string) string {
+	if node.Net != nil {
+		for _, held := range HeldAddresses(node) {
+			if held.Addr().String() == address {
+				return fmt.Sprintf(": %s's", held.Name)
+			}
+		}
+	}
+	return ""
 }
 
 // hostnameI returns the addresses that hostname -I prints: those of all interfaces that are up,

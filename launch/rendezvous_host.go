@@ -89,14 +89,13 @@ func listed(addresses []netip.Addr) string {
 // Nodes with unknown names are left out. The result is nil and "" if no name is known.
 //
 // Source: pytorch/pytorch 2.15, elastic/rendezvous/dynamic_rendezvous.py, _NodeDescGenerator and
-// mark_rendezvous_complete. Python's socket.getfqdn prefers an alias with a dot to a canonical name
-// without; facts have no aliases.
+// mark_rendezvous_complete.
 func (p Prediction) SecondRendezvous(nodes []*facts.Node) (host *facts.Node, fqdn string) {
 	for _, node := range nodes {
 		if node.Names == nil {
 			continue
 		}
-		name := cmp.Or(node.Names.FQDN, node.Names.Own)
+		name := cmp.Or(node.Names.Published, node.Names.FQDN, node.Names.Own)
 		if name != "" && (host == nil || name < fqdn) {
 			host, fqdn = node, name
 		}

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/proof"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -35,7 +36,10 @@ func judgeMasterAddress(view checks.View) []checks.Finding {
 	meeting := view.Launch.Endpoint(first)
 	m := masterPlace{view, first, meeting}
 	address, err := netip.ParseAddr(meeting.Host)
+	original, refused := view.Launch.TypedRefused(first)
 	switch {
+	case original != "":
+		return []checks.Finding{m.refusesTyped(original, refused)}
 	case view.Launch.HasExternalRendezvous():
 		return checks.Skipped("the ranks use an external rendezvous service: " + view.Launch.Rendezvous)
 	case isNoise(view, first):
@@ -50,6 +54,29 @@ func judgeMasterAddress(view checks.View) []checks.Finding {
 		return []checks.Finding{m.finding(fmt.Sprintf("ranks will meet at %s, where each node reaches only itself", meeting.Host), "")}
 	}
 	return m.judgeAddress(address.Unmap())
+}
+
+// refusesTyped returns the finding for a command that DeepSpeed runs on node 0 and that failed there.
+// Such a command is missing, or comes from inetutils or BusyBox, whose hostname has no -I.
+func (m masterPlace) refusesTyped(original string, result facts.Typed) checks.Finding {
+	f := checks.Finding{
+		Nodes:    []string{m.first.Name},
+		Summary:  fmt.Sprintf("`%s` fails on node 0, where DeepSpeed runs it over ssh", result.Command),
+		Got:      fmt.Sprintf("exit status %d: %s", result.Exit, result.Problem),
+		Want:     "exit status 0, and with -I the addresses of node 0",
+		WouldSee: original,
+	}
+	if result.Exit == launch.NotFound {
+		f.Remedy = fix.Install(fix.On, remedy.SystemOf(m.first), "hostname", "hostname")
+		return f
+	}
+	f.Remedy = []fix.Command{fix.On("command -V hostname; hostname; hostname -I").As(fix.Look)}
+	if _, commands := m.remedy(); m.view.Launch.MasterAddr == "" {
+		f.Remedy = append(f.Remedy, commands...)
+	} else {
+		f.Remedy = append(f.Remedy, fix.Here("deepspeed --no_ssh_check …").Remark("does not run hostname on node 0").As(fix.Or))
+	}
+	return f
 }
 
 // isNoise reports whether the master address is a word that a start-up file prints.

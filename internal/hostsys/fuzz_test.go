@@ -22,14 +22,11 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("%q says %q, %+v", nsswitch, line, sources)
 		}
 		for _, network := range []string{"ip4", "ip6", "ip"} {
-			addresses, canonical := parseAhosts(network, answer)
+			addresses := parseAhosts(network, answer)
 			for i, address := range addresses {
 				if !address.IsValid() || !isOf(network, address) || i > 0 && addresses[i-1] == address {
 					t.Errorf("%q gives %v", answer, addresses)
 				}
-			}
-			if strings.ContainsAny(canonical, " \n") {
-				t.Errorf("%q gives %q", answer, canonical)
 			}
 		}
 	})

@@ -50,7 +50,7 @@ type Names struct {
 	getent  string                 // path of getent(1), "" if it is missing
 }
 
-// HostsLine is one line of /etc/hosts: an address and its names, with the canonical name first.
+// HostsLine is one line of /etc/hosts: an address and its names.
 type HostsLine struct {
 	Address netip.Addr
 	Names   []string
@@ -104,30 +104,13 @@ func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.
 	case n.getent == "" || len(lines) == 0 && n.goAgrees(name):
 		return n.lookupGo(ctx, network, name)
 	}
-	addresses, _, err := n.askGetent(ctx, network, name)
+	addresses, err := n.askGetent(ctx, network, name)
 	if _, is := errors.AsType[*getentTrouble](err); is {
 		if addresses, err := n.lookupGo(ctx, network, name); err == nil {
 			return addresses, nil
 		}
 	}
 	return addresses, err
-}
-
-// Canonical returns the canonical name of a name that has addresses, as "hostname -f" prints it. It
-// returns the name itself if the name has no other canonical name.
-func (n *Names) Canonical(ctx context.Context, name string) string {
-	canonical := ""
-	if lines := n.inHosts(name); len(lines) == 1 {
-		canonical = lines[0].Names[0]
-	} else if n.getent != "" && !n.goAgrees(name) {
-		_, canonical, _ = n.askGetent(ctx, "ip", name)
-	} else {
-		canonical, _ = goResolver().LookupCNAME(ctx, name)
-	}
-	if canonical = strings.TrimSuffix(canonical, "."); canonical == "" {
-		return name
-	}
-	return canonical
 }
 
 // inHosts returns the lines of /etc/hosts for a name. It returns none unless nsswitch.conf lists
@@ -188,7 +171,7 @@ func (t *getentTrouble) Error() string { return "getent: " + t.complaint }
 // askGetent asks the C library by running getent, because only a program linked with the library
 // can load its modules. It starts one child per name. With several names, a child could not tell
 // which name had no answer.
-func (n *Names) askGetent(ctx context.Context, network, name string) ([]netip.Addr, string, error) {
+func (n *Names) askGetent(ctx context.Context, network, name string) ([]netip.Addr, error) {
 	database := map[string]string{"ip": "ahosts", "ip4": "ahostsv4", "ip6": "ahostsv6"}[network]
 	stdout, stderr, err := Child{
 		Path: n.getent,
@@ -198,25 +181,25 @@ func (n *Names) askGetent(ctx context.Context, network, name string) ([]netip.Ad
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return nil, "", ctx.Err()
+		return nil, ctx.Err()
 	case errors.As(err, &exit) && exit.ExitCode() == notFound:
-		return nil, "", &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
 	case err != nil:
-		return nil, "", &getentTrouble{Complaint(stderr, err)}
+		return nil, &getentTrouble{Complaint(stderr, err)}
 	}
-	addresses, canonical := parseAhosts(network, stdout)
+	addresses := parseAhosts(network, stdout)
 	if len(addresses) == 0 {
-		return nil, "", &getentTrouble{fmt.Sprintf("no address for %q in what it printed", name)}
+		return nil, &getentTrouble{fmt.Sprintf("no address for %q in what it printed", name)}
 	}
-	return addresses, canonical, nil
+	return addresses, nil
 }
 
-// parseAhosts parses the output of "getent ahosts NAME". It has one line per address and socket
-// type, with the canonical name on the first line.
+// parseAhosts returns the addresses in the output of "getent ahosts NAME", which has one line per
+// address and socket type.
 //
 //	10.0.0.1        STREAM w1.example.org
 //	10.0.0.1        DGRAM
-func parseAhosts(network, output string) (addresses []netip.Addr, canonical string) {
+func parseAhosts(network, output string) (addresses []netip.Addr) {
 	for line := range strings.Lines(output) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 || fields[1] != "STREAM" {
@@ -227,11 +210,8 @@ func parseAhosts(network, output string) (addresses []netip.Addr, canonical stri
 			continue
 		}
 		addresses = append(addresses, address)
-		if len(fields) > 2 && canonical == "" {
-			canonical = fields[2]
-		}
 	}
-	return addresses, canonical
+	return addresses
 }
 
 // isOf reports whether an address belongs to a network. getent ahostsv6 prints IPv4 addresses as

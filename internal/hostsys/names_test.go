@@ -147,18 +147,6 @@ func TestLookupEndsInTime(t *testing.T) {
 	}
 }
 
-func TestCanonical(t *testing.T) {
-	n, _ := machine(t, "hosts: files sss", "127.0.1.1 w1.cluster w1\n", both)
-	for name, want := range map[string]string{"w1": "w1.cluster", "w9": "w9.lan"} {
-		if got := n.Canonical(t.Context(), name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
-	}
-	if n, _ = machine(t, "", "", ""); n.Canonical(t.Context(), "localhost") != "localhost" {
-		t.Error("localhost has another name")
-	}
-}
-
 func TestSourcesAndHosts(t *testing.T) {
 	n, _ := machine(t, "hosts:\tfiles   mdns4_minimal  [NOTFOUND=return] dns # no cache", "#10.0.0.1 w1\n10.0.0.300 w1\n10.0.0.2\n10.0.0.3 w3.cluster\tw3 # three\n", "exit 2")
 	if n.Sources != "files mdns4_minimal [NOTFOUND=return] dns" {

@@ -26,6 +26,8 @@ type Options struct {
 	Root        string   `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" stands for the real machine
 	Names       []string `json:"-"`                     // hostfile names to resolve
 	Hosts       int      `json:"-"`                     // number of names in the hostfile; Names may hold only a part of them
+	Typed       string   `json:"-"`                     // command that the launch runs in this node's login shell, "" for none
+	Publishes   bool     `json:"publishes,omitempty"`   // the nodes tell each other their names
 	Master      string   `json:"master,omitempty"`      // name or address of the master, if one is set
 	CallBack    string   `json:"call_back,omitempty"`   // name of the launching machine that the launcher gives nodes to call back
 	Daemon      string   `json:"daemon,omitempty"`      // program that the launcher starts on the nodes, a path or a name in PATH

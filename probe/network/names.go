@@ -5,6 +5,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -48,21 +51,83 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	ctx, cancel := machine.Ahead(ctx, lastLookup)
 	defer cancel()
 	known := hostsys.NewNames(o.Root)
-	fqdn := ""
+	canonical, published := "", ""
 	var asking sync.WaitGroup
-	asking.Go(func() { fqdn = known.Canonical(ctx, own) })
+	if o.Publishes {
+		asking.Go(func() { canonical, published = ownNames(ctx, o.Interpreter) })
+	}
+	var typed *facts.Typed
+	if o.Typed != "" {
+		asking.Go(func() { typed = inLoginShell(ctx, o) })
+	}
 	wanted := append([]string{own, o.Master, o.CallBack}, o.Names...)
 	lookups := lookUpAll(ctx, func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return known.LookupNetIP(ctx, "ip", name)
 	}, wanted, known.AtOnce())
 	asking.Wait()
-	if lookups[0].Error != "" {
-		fqdn = "" // a name without an address has no canonical name
-	}
 	return &facts.Names{
-		Own: own, FQDN: fqdn, Lookups: lookups, Asked: o.Hosts,
-		Resolver: known.Sources, HostsTraps: hostsTraps(known.Hosts, own),
+		Own: own, FQDN: canonical, Published: published, Lookups: lookups, Asked: o.Hosts,
+		Resolver: known.Sources, HostsTraps: hostsTraps(known.Hosts, own), Typed: typed,
 	}, nil
+}
+
+// askOwnNames asks the C library as torch does. torchrun compares the endpoint with the canonical
+// name of the own name, and publishes the result of getfqdn (torch 2.15, elastic/rendezvous/utils.py
+// and dynamic_rendezvous.py). In /etc/hosts, the first finds the line with the name, and the second
+// finds the first line with the address.
+const askOwnNames = `import socket
+try:
+    print("canonical", socket.getaddrinfo(socket.gethostname(), None, proto=socket.IPPROTO_TCP, flags=socket.AI_CANONNAME)[0][3])
+except OSError:
+    pass
+print("published", socket.getfqdn())
+`
+
+// ownNames returns the names that the launch's interpreter has for this machine, "" for each name
+// without an answer.
+func ownNames(ctx context.Context, interpreter string) (canonical, published string) {
+	names := []string{"python3", "python"}
+	if interpreter != "" {
+		names = []string{interpreter}
+	}
+	at := slices.IndexFunc(names, func(name string) bool { _, err := exec.LookPath(name); return err == nil })
+	if at < 0 {
+		return "", ""
+	}
+	stdout, _, _ := hostsys.Child{Path: names[at], Args: []string{"-I", "-S", "-c", askOwnNames}}.Run(ctx) // without an answer, stdout lacks its line
+	for line := range strings.Lines(stdout) {
+		switch key, name, _ := strings.Cut(strings.TrimSpace(line), " "); key {
+		case "canonical":
+			canonical = name
+		case "published":
+			published = name
+		}
+	}
+	return canonical, published
+}
+
+// longestWord is the maximum number of bytes that are kept of a word that a command prints.
+const longestWord = 256
+
+// inLoginShell runs the command that the launch runs on this node over ssh. sshd starts the user's
+// shell with -c. Bash reads .bashrc then, but only if no other shell started it, which SHLVL shows
+// (bash 5.2, shell.c, run_startup_files).
+func inLoginShell(ctx context.Context, o machine.Options) *facts.Typed {
+	shell := cmp.Or(machine.Session(o).Shell, "/bin/sh")
+	outermost := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "SHLVL=") })
+	stdout, stderr, err := hostsys.Child{Path: shell, Name: filepath.Base(shell), Args: []string{"-c", o.Typed}, Env: outermost}.Run(ctx)
+	typed := &facts.Typed{Command: o.Typed}
+	if words := strings.Fields(stdout); len(words) > 0 {
+		typed.First = strings.ToValidUTF8(words[0][:min(len(words[0]), longestWord)], "")
+	}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && ctx.Err() == nil:
+		typed.Exit, typed.Problem = exit.ExitCode(), hostsys.Complaint(stderr, err)
+	case err != nil: // the shell did not start, or did not end in time
+		typed.Unanswered, typed.Problem = true, hostsys.Complaint(stderr, err)
+	}
+	return typed
 }
 
 // lookUpAll resolves every distinct name, with no more than workers queries at the same time. It

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -37,6 +38,36 @@ func TestHostsTraps(t *testing.T) {
 		if diff := cmp.Diff(tt.want, hostsTraps(hostsys.NewNames(probetest.Plant(t, "-- etc/hosts --\n"+tt.text)).Hosts, "w3")); diff != "" {
 			t.Errorf("hostsTraps(%q): (-want +got)\n%s", tt.text, diff)
 		}
+	}
+}
+
+// TestInLoginShell runs the command in the shell of the account, as sshd does. Bash reads .bashrc
+// then, although the shell that started the agent has read it before.
+func TestInLoginShell(t *testing.T) {
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, ".bashrc"), []byte("hostname() { [ \"$1\" = -I ] && echo 10.0.0.7 10.0.0.8 || return 3; }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("SSH_CLIENT", "10.0.0.9 40000 22")
+	t.Setenv("SHLVL", "1")
+	passwd := fmt.Sprintf("-- etc/passwd --\nu:x:%d:0::%s:/bin/bash\n", os.Getuid(), home)
+	for command, want := range map[string]facts.Typed{
+		"hostname -I":        {First: "10.0.0.7"},
+		"hostname":           {Exit: 3, Problem: "ended with exit status 3 and said nothing"},
+		"no-such-program -I": {Exit: 127, Problem: "bash: line 1: no-such-program: command not found"},
+		"true":               {},
+	} {
+		want.Command = command
+		got := inLoginShell(t.Context(), machine.Options{Root: probetest.Plant(t, passwd), Typed: command})
+		if diff := cmp.Diff(&want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", command, diff)
+		}
+	}
+	ended, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer end()
+	if got := inLoginShell(ended, machine.Options{Root: probetest.Plant(t, passwd), Typed: "sleep 60"}); !got.Unanswered {
+		t.Errorf("a command that does not end: %+v", got)
 	}
 }
 
@@ -186,8 +217,7 @@ hosts: files
 		t.Fatal(err)
 	}
 	want := &facts.Names{
-		Own:  own,
-		FQDN: own + ".cluster",
+		Own: own,
 		Lookups: []facts.Lookup{
 			{Name: own, Addresses: []string{"127.0.1.1"}},
 			{Name: "w2", Addresses: []string{"10.0.0.2"}},
@@ -224,12 +254,34 @@ hosts: files sss
 		{Name: "w2", Addresses: []string{"10.0.0.2"}},
 		{Name: "w9", Addresses: []string{"10.0.0.9"}},
 	}
-	if diff := cmp.Diff(want, names.Lookups); diff != "" || names.FQDN != own+".sss" {
-		t.Errorf("FQDN %q (-want +got)\n%s", names.FQDN, diff)
+	if diff := cmp.Diff(want, names.Lookups); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 	log, err := os.ReadFile(asked)
 	if err != nil || strings.Contains(string(log), "w2") {
 		t.Errorf("getent was asked for %q, %v", log, err)
+	}
+}
+
+// TestOwnNames: the interpreter of the launch answers, and a name without an answer is "".
+func TestOwnNames(t *testing.T) {
+	for script, want := range map[string][2]string{
+		"echo canonical w1.lan; echo published w1": {"w1.lan", "w1"},
+		"echo published w1":                        {"", "w1"},
+		"echo ImportError >&2; exit 1":             {},
+	} {
+		canonical, published := ownNames(t.Context(), probetest.Script(t, "python", script))
+		if got := [2]string{canonical, published}; got != want {
+			t.Errorf("%s: %q, want %q", script, got, want)
+		}
+	}
+	if canonical, published := ownNames(t.Context(), "/no/python"); canonical+published != "" {
+		t.Errorf("no interpreter: %q, %q", canonical, published)
+	}
+	if python, err := exec.LookPath("python3"); err == nil {
+		if _, published := ownNames(t.Context(), python); published == "" {
+			t.Error("Python has no name for this machine")
+		}
 	}
 }
 
