@@ -120,13 +120,11 @@ func programFindings(view checks.View) []checks.Finding {
 	}}
 }
 
-// typedOnNodes reports whether the user types a torchrun command only on the nodes. That is so if
-// the launching machine is not a node, and a node has the packages that the command needs.
+// typedOnNodes reports whether the user types a torchrun command only on the nodes, because the
+// launching machine is not one of them. Other checks report a node without the program.
 func typedOnNodes(view checks.View) bool {
 	_, isNode := ranks.HeadNode(view)
-	return view.Launch.Torchrun() && !isNode && slices.ContainsFunc(view.All, func(n facts.Node) bool {
-		return n.Python != nil && n.Python.Torch != nil && (view.Launch.Program != launch.ProgramAccelerate || n.Python.Packages["accelerate"] != "")
-	})
+	return view.Launch.Torchrun() && !isNode
 }
 
 // otherInterpreter returns a finding if --python is not the interpreter of the program in the
