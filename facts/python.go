@@ -24,6 +24,10 @@ type Python struct {
 	// Shadowed lists packages that exist in more than one directory of sys.path. Python imports the
 	// first.
 	Shadowed []string `json:"shadowed,omitempty"`
+	// Damaged lists the packages whose files are not those that pip recorded when it installed
+	// them. Uncompared says why not all files were compared, "" if they were.
+	Damaged    []Damage `json:"damaged,omitempty" fact:"key=package"`
+	Uncompared string   `json:"uncompared,omitempty" fact:"volatile"`
 	// ScriptError is the interpreter's syntax error for the script: "invalid syntax (train.py, line
 	// 3)". The interpreter parses the script and does not run it. ScriptError is "" if the script
 	// can be parsed, and if there is no script.
@@ -46,6 +50,30 @@ type Python struct {
 	NCCL []NCCLLibrary `json:"nccl" fact:"key=path"`
 	// Protobuf says which generated code needs another protobuf runtime.
 	Protobuf *Protobuf `json:"protobuf"`
+}
+
+// Damage describes an installed package that is not whole: files are missing, too short or
+// unreadable.
+type Damage struct {
+	Package string        `json:"package"` // its normalised name
+	Version string        `json:"version"`
+	Dir     string        `json:"dir"`   // the directory in sys.path that contains it
+	Files   []DamagedFile `json:"files"` // the first few of these files
+	Count   int           `json:"count"` // the number of these files
+	// Module is the module that needs the files: the package's own, or that of the package to which
+	// a library belongs. Import is the error of importing it. It is "" if the import worked, which
+	// Imported says, and if there was no time for it.
+	Module   string `json:"module"`
+	Import   string `json:"import,omitempty"`
+	Imported bool   `json:"imported,omitempty"`
+}
+
+// DamagedFile is a file that differs from the installer's record of it.
+type DamagedFile struct {
+	Path     string `json:"path"`                  // below the directory of the package
+	Problem  string `json:"problem,omitempty"`     // "missing", or why it cannot be read; "" if it is too short
+	Size     int64  `json:"size" unit:"bytes"`     // 0 if Problem is set
+	Recorded int64  `json:"recorded" unit:"bytes"` // the size that it should have
 }
 
 // These are the places that Python searches before its own library.

@@ -33,7 +33,7 @@ var DeepSpeedSame = checks.Check{
 func judgeDeepSpeed(view checks.View) []checks.Finding {
 	switch {
 	case !isNowhere(view, "deepspeed"):
-		findings := slices.Concat(deepspeedVersions(view), deepspeedOnHead(view), deepspeedImports(view))
+		findings := slices.Concat(damaged(view, ranks.Answering(view), "deepspeed"), deepspeedVersions(view), deepspeedOnHead(view), deepspeedImports(view))
 		for i := range findings {
 			if view.Launch.Torchrun() && !mayCallDeepSpeed(view) {
 				findings[i].Verdict = checks.Warn

@@ -80,7 +80,7 @@ func judgePackages(view checks.View) []checks.Finding {
 			findings = append(findings, f)
 		}
 	}
-	findings = append(findings, lacksMPI4Py(view, nodes)...)
+	findings = slices.Concat(findings, damagedImports(view, nodes), lacksMPI4Py(view, nodes))
 	for _, node := range nodes {
 		if slices.Contains(view.Launch.Imports, "accelerate") {
 			findings = append(findings, lacksRequirements(view, node, "accelerate")...)
@@ -93,6 +93,35 @@ func judgePackages(view checks.View) []checks.Finding {
 		f := d.Finding("packages")
 		f.Remedy = pipFix(view, d)
 		findings = append(findings, f)
+	}
+	return findings
+}
+
+// damagedImports returns findings for damaged packages that neither torch nor DeepSpeed needs. They
+// fail only if the launch or the script imports the package.
+func damagedImports(view checks.View, nodes []*facts.Node) (findings []checks.Finding) {
+	var modules []string
+	for _, node := range nodes {
+		for _, d := range node.Python.Damaged {
+			if d.Module != "torch" && d.Module != "deepspeed" {
+				modules = append(modules, d.Module)
+			}
+		}
+	}
+	slices.Sort(modules)
+	for _, module := range slices.Compact(modules) {
+		for _, f := range damaged(view, nodes, module) {
+			at := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == f.Nodes[0] })
+			isImported := slices.Contains(view.Launch.Imports, module) || slices.Contains(importsOf(view, nodes[at]), module)
+			switch {
+			case f.Verdict == "" && isImported:
+				f.Verdict = checks.Fail
+			case !isImported:
+				f.Verdict = checks.Warn
+				f.WouldSee += ", unless the launch does not import " + module
+			}
+			findings = append(findings, f)
+		}
 	}
 	return findings
 }

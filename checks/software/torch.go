@@ -31,7 +31,7 @@ func judgeTorch(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(nodes, hasTorch) {
 		return nowhere(view, "torch")
 	}
-	findings := append(unloadable(nodes), unlikeTorch(view, nodes)...)
+	findings := slices.Concat(damaged(view, nodes, "torch"), unloadable(nodes), unlikeTorch(view, nodes), uncompared(nodes))
 	for _, node := range nodes {
 		findings = append(findings, lacksRequirements(view, node, "torch")...)
 	}
@@ -41,7 +41,8 @@ func judgeTorch(view checks.View) []checks.Finding {
 // unloadable returns a finding for each node that has torch but cannot load its libraries.
 func unloadable(nodes []*facts.Node) (findings []checks.Finding) {
 	for _, node := range nodes {
-		if torch := node.Python.Torch; torch != nil && torch.Unloadable != "" && ranks.TorchLacksSpace(node) == "" { // process-limit reports that
+		isDamaged := damageOf(node, "torch").Import != "" // a missing library is reported as that
+		if torch := node.Python.Torch; torch != nil && torch.Unloadable != "" && !isDamaged && ranks.TorchLacksSpace(node) == "" { // process-limit reports that
 			findings = append(findings, checks.Finding{
 				Nodes: []string{node.Name}, Summary: "torch is installed but cannot be loaded", Got: torch.Unloadable, WouldSee: "ImportError: " + torch.Unloadable,
 				Remedy: []fix.Command{

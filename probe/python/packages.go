@@ -33,8 +33,9 @@ var interesting = []string{
 // interrupted copy or removal may leave only the metadata.
 var launched = []string{"accelerate", "deepspeed", "mpi4py", "torch"}
 
-func isInteresting(name string) bool {
-	return slices.ContainsFunc(interesting, func(entry string) bool {
+// isAmong reports whether a list such as interesting has a name.
+func isAmong(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(entry string) bool {
 		return name == entry || strings.HasSuffix(entry, "-") && strings.HasPrefix(name, entry)
 	})
 }
@@ -105,7 +106,7 @@ func (s site) add(dir, entry string) {
 		return
 	}
 	name, version, ok := parseDistribution(entry)
-	if !ok || !isInteresting(name) {
+	if !ok || !isAmong(interesting, name) {
 		return
 	}
 	path := filepath.Join(dir, entry)

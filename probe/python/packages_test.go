@@ -42,8 +42,8 @@ func TestParseDistribution(t *testing.T) {
 
 func TestIsInteresting(t *testing.T) {
 	for name, want := range map[string]bool{"torch": true, "nvidia-cublas-cu12": true, "torchx": false, "nvidia": false, "transformer-engine-cu12": true} {
-		if got := isInteresting(name); got != want {
-			t.Errorf("isInteresting(%q) = %v, want %v", name, got, want)
+		if got := isAmong(interesting, name); got != want {
+			t.Errorf("isAmong(interesting, %q) = %v, want %v", name, got, want)
 		}
 	}
 }

@@ -138,6 +138,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 		at:       o.At,
 	})
 	python.Shadows = shadows(o, site, own, dir, python)
+	python.Damaged, python.Uncompared = damage(ctx, o, site, python.Executable, dir)
 	python.Protobuf = readProtobuf(site, os.Getenv("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"))
 	return python, ctx.Err()
 }
