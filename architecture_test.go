@@ -112,7 +112,7 @@ var rules = []rule{
 	{"checks/remedy", 654, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
 	{"checks/ssh", 858, judging, clock, pure},
 	{"checks/host", 1610, judging, clock, pure},
-	{"checks/software", 2104, judging, clock, pure},
+	{"checks/software", 2099, judging, clock, pure},
 	{"checks/launcher", 3483, judging, clock, pure},
 	{"checks/gpu", 4463, judging, clock, pure},
 	{"checks/network", 4818, judging, clock, pure},

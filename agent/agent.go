@@ -144,8 +144,8 @@ type Probing struct {
 	Names []string          `json:"names,omitempty"`
 	Peers map[string]string `json:"peers,omitempty"`
 	Hosts int               `json:"hosts,omitempty"`
-	// Typed is the command that the launch runs in this node's login shell, "" for none.
-	Typed string `json:"typed,omitempty"`
+	// AddressCommand is the command that the launch runs in this node's login shell, "" for none.
+	AddressCommand string `json:"address_command,omitempty"`
 	// Deadline is the time limit for all sections together: the part of the node's time that the
 	// login has not used. The agent gives up a hanging section before preflight gives up the agent.
 	Deadline time.Duration `json:"deadline"`
@@ -174,7 +174,7 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply remote.Reply
 	}
 	options.Deadline = probing.Deadline
 	options.Names, options.Peers, options.Hosts = probing.Names, probing.Peers, probing.Hosts
-	options.Typed = probing.Typed
+	options.AddressCommand = probing.AddressCommand
 	left := len(probing.Sections)
 	probe.Run(ctx, options, probing.Sections, func(section facts.Section, seen facts.Facts, missing string) {
 		// If a reply cannot be written, the launching machine is gone. In that case stdin ends, and

@@ -21,13 +21,13 @@ type Env struct {
 	// NCCL_GRAPH_FILE name, and the default file that NCCL reads if NCCL_TOPO_FILE is not set. nil
 	// means that the node did not report them.
 	Topology []TopologyFile `json:"topology" fact:"key=path"`
-	// Typed is what the login shell did with the launch's exports. It is nil if the shell was not
+	// ExportTrial is what the login shell did with the launch's exports. It is nil if the shell was not
 	// asked or did not answer.
-	Typed *Typed `json:"typed,omitempty" fact:"own"`
+	ExportTrial *ExportTrial `json:"export_trial,omitempty" fact:"own"`
 }
 
-// Typed is the answer of a login shell to the words that a launcher types, export NAME=VALUE.
-type Typed struct {
+// ExportTrial is the answer of a login shell to the words that a launcher types, export NAME=VALUE.
+type ExportTrial struct {
 	Shell   string   `json:"shell"`             // path of the login shell
 	Lost    []string `json:"lost"`              // names of the variables that a program started after these words does not get
 	Message string   `json:"message,omitempty"` // what the shell printed on stderr, its first line

@@ -29,13 +29,13 @@ type Names struct {
 	HostsTraps []string `json:"hosts_traps" fact:"own"`
 	// Resolver is the value of the hosts line in nsswitch.conf ("files dns").
 	Resolver string `json:"resolver"`
-	// Typed is the result of the command that DeepSpeed runs on node 0 before it starts ranks. It
+	// AddressAnswer is the result of the command that DeepSpeed runs on node 0 before it starts ranks. It
 	// is nil on other nodes, and if the launch runs no such command.
-	Typed *Typed `json:"typed,omitempty" fact:"own"`
+	AddressAnswer *AddressAnswer `json:"address_answer,omitempty" fact:"own"`
 }
 
-// Typed is the result of a command that the node's login shell ran, as sshd makes it.
-type Typed struct {
+// AddressAnswer is the result of a command that the node's login shell ran, as sshd makes it.
+type AddressAnswer struct {
 	Command string `json:"command"` // "hostname -I"
 	// First is the first word that the command printed, "" if it printed none. It may come from a
 	// start-up file of the shell.

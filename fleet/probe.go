@@ -45,7 +45,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 			options.Exports[export.Name] = export.Value
 		}
 	}
-	options.Typed = job.typed()
+	options.TriedExports = job.triedExports()
 	options.Places = map[string]string{}
 	for _, place := range prediction.Places {
 		if filepath.IsAbs(place.Path) {
@@ -63,10 +63,10 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 	return slices.DeleteFunc(probe.Of(probe.Nodes), func(s facts.Section) bool { return unneeded[s] != "" }), options
 }
 
-// typed returns the names of the variables that the launcher exports in the nodes' login shells. It
+// triedExports returns the names of the variables that the launcher exports in the nodes' login shells. It
 // returns none if the only one is the PYTHONPATH that DeepSpeed always exports, because that is the
 // working directory, and asking the shell is not free.
-func (job Job) typed() (names []string) {
+func (job Job) triedExports() (names []string) {
 	if !job.Prediction.StartedBy().Shell {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
 	return func(i int) agent.Probing {
 		probing := alike
 		if i == 0 {
-			probing.Typed = job.Prediction.TypedOnFirst()
+			probing.AddressCommand = job.Prediction.AddressCommand()
 		}
 		probing.Peers = map[string]string{}
 		for _, at := range lookups(len(names), i, share) {

@@ -320,8 +320,8 @@ type Env struct {
 // named file is only known if the node itself read that file.
 func RankEnv(node *facts.Env, exports []facts.Setting) Env {
 	e := Env{over: exports}
-	if node != nil && node.Typed != nil && len(node.Typed.Lost) > 0 {
-		e.over = slices.DeleteFunc(slices.Clone(exports), func(s facts.Setting) bool { return slices.Contains(node.Typed.Lost, s.Name) })
+	if node != nil && node.ExportTrial != nil && len(node.ExportTrial.Lost) > 0 {
+		e.over = slices.DeleteFunc(slices.Clone(exports), func(s facts.Setting) bool { return slices.Contains(node.ExportTrial.Lost, s.Name) })
 	}
 	if node != nil {
 		e.session = node.Vars

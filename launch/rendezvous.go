@@ -118,13 +118,13 @@ const (
 	typedAsk  = "hostname -I"
 )
 
-// TypedOnFirst returns the command whose result on the first host decides what DeepSpeed does. It
+// AddressCommand returns the command whose result on the first host decides what DeepSpeed does. It
 // returns "" if there is no such command. Before the question for the address, DeepSpeed also runs
 // the test of the login. A first host that fails the test fails the question as well.
 //
 // Source: deepspeed/launcher/runner.py, main, and deepspeed/comm/comm.py, mpi_discovery, 0.4.0 to
 // 0.19.8.
-func (p Prediction) TypedOnFirst() string {
+func (p Prediction) AddressCommand() string {
 	switch {
 	case p.Torchrun():
 		return ""
@@ -137,21 +137,21 @@ func (p Prediction) TypedOnFirst() string {
 }
 
 // typed returns the result of a command on a node, nil if it is not known.
-func typed(node *facts.Node, command string) *facts.Typed {
-	if node == nil || node.Names == nil || node.Names.Typed == nil || node.Names.Typed.Command != command || node.Names.Typed.Unanswered {
+func addressAnswer(node *facts.Node, command string) *facts.AddressAnswer {
+	if node == nil || node.Names == nil || node.Names.AddressAnswer == nil || node.Names.AddressAnswer.Command != command || node.Names.AddressAnswer.Unanswered {
 		return nil
 	}
-	return node.Names.Typed
+	return node.Names.AddressAnswer
 }
 
-// TypedRefused returns DeepSpeed's error if the command of [Prediction.TypedOnFirst] failed on the
+// AddressRefused returns DeepSpeed's error if the command of [Prediction.AddressCommand] failed on the
 // first host, and "" if it succeeded or if its result is not known. If the ranks of an MPI launcher
 // find the address themselves, the runner asks for it only if the command line has none.
-func (p Prediction) TypedRefused(first *facts.Node) (original string, result facts.Typed) {
-	done := typed(first, p.TypedOnFirst())
+func (p Prediction) AddressRefused(first *facts.Node) (original string, result facts.AddressAnswer) {
+	done := addressAnswer(first, p.AddressCommand())
 	switch {
 	case done == nil, done.Problem == "", done.Command == typedAsk && p.MasterAddr != "":
-		return "", facts.Typed{}
+		return "", facts.AddressAnswer{}
 	case done.Command == typedTest, done.Exit == NotFound && p.AsksFirst:
 		return fmt.Sprintf("RuntimeError: Using hostfile at … but host=%s was not reachable via ssh.", first.Name), *done
 	}
@@ -177,10 +177,10 @@ func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
 	if p.MasterAddr != "" && !p.DiscoversMaster() {
 		return Endpoint{Host: p.MasterAddr, Port: port, Rule: "--master_addr"}
 	}
-	if original, result := p.TypedRefused(first); original != "" {
+	if original, result := p.AddressRefused(first); original != "" {
 		return Endpoint{Port: port, Error: fmt.Sprintf("%s (%s)", original, result.Problem)}
 	}
-	answer := typed(first, typedAsk)
+	answer := addressAnswer(first, typedAsk)
 	if p.DiscoversMaster() {
 		asks = fmt.Sprintf("--launcher %s passes no address on: rank 0 uses the first address of its own `hostname -I`", p.Launcher)
 		port = DefaultMasterPort

@@ -57,8 +57,8 @@ func TestDeepSpeedMeeting(t *testing.T) {
 	}
 }
 
-// TestTypedOnFirst: what node 0 answered decides, and not its interfaces.
-func TestTypedOnFirst(t *testing.T) {
+// TestAddressCommand: what node 0 answered decides, and not its interfaces.
+func TestAddressCommand(t *testing.T) {
 	docker := launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
 	names := launchtest.Names("w1 10.0.0.9")
 	pdsh, given, mpi := Prediction{Launcher: "pdsh", MasterPort: 29500}, Prediction{Launcher: "pdsh", MasterAddr: "10.0.0.1", MasterPort: 29500, AsksFirst: true}, Prediction{Launcher: "openmpi", MasterAddr: "10.0.0.1"}
@@ -66,32 +66,32 @@ func TestTypedOnFirst(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		p       Prediction
-		answer  facts.Typed
+		answer  facts.AddressAnswer
 		want    Endpoint
 		refused string
 	}{
-		{"another order", pdsh, facts.Typed{Command: "hostname -I", First: "10.0.0.1"}, Endpoint{Host: "10.0.0.1", Port: 29500, Rule: asks + ": eth0's"}, ""},
-		{"an address of no interface", pdsh, facts.Typed{Command: "hostname -I", First: "10.9.9.9"}, Endpoint{Host: "10.9.9.9", Port: 29500, Rule: asks}, ""},
-		{"nothing", pdsh, facts.Typed{Command: "hostname -I"}, Endpoint{Port: 29500, Error: "IndexError: list index out of range (`hostname -I` prints nothing on w1)"}, ""},
-		{"refused", pdsh, facts.Typed{Command: "hostname -I", Exit: 64, Problem: "no -I"},
+		{"another order", pdsh, facts.AddressAnswer{Command: "hostname -I", First: "10.0.0.1"}, Endpoint{Host: "10.0.0.1", Port: 29500, Rule: asks + ": eth0's"}, ""},
+		{"an address of no interface", pdsh, facts.AddressAnswer{Command: "hostname -I", First: "10.9.9.9"}, Endpoint{Host: "10.9.9.9", Port: 29500, Rule: asks}, ""},
+		{"nothing", pdsh, facts.AddressAnswer{Command: "hostname -I"}, Endpoint{Port: 29500, Error: "IndexError: list index out of range (`hostname -I` prints nothing on w1)"}, ""},
+		{"refused", pdsh, facts.AddressAnswer{Command: "hostname -I", Exit: 64, Problem: "no -I"},
 			Endpoint{Port: 29500, Error: "subprocess.CalledProcessError: Command '['ssh', 'w1', 'hostname', '-I']' returned non-zero exit status 64. (no -I)"},
 			"subprocess.CalledProcessError: Command '['ssh', 'w1', 'hostname', '-I']' returned non-zero exit status 64."},
-		{"late", pdsh, facts.Typed{Command: "hostname -I", Problem: "late", Unanswered: true}, Endpoint{Host: "172.17.0.1", Port: 29500, Rule: asks + ": docker0's"}, ""},
-		{"no such program", given, facts.Typed{Command: "hostname", Exit: 127, Problem: "not found"},
+		{"late", pdsh, facts.AddressAnswer{Command: "hostname -I", Problem: "late", Unanswered: true}, Endpoint{Host: "172.17.0.1", Port: 29500, Rule: asks + ": docker0's"}, ""},
+		{"no such program", given, facts.AddressAnswer{Command: "hostname", Exit: 127, Problem: "not found"},
 			Endpoint{Host: "10.0.0.1", Port: 29500, Rule: "--master_addr"}, "RuntimeError: Using hostfile at … but host=w1 was not reachable via ssh."},
-		{"rank 0 falls back", mpi, facts.Typed{Command: "hostname -I", Exit: 1, Problem: "no -I"},
+		{"rank 0 falls back", mpi, facts.AddressAnswer{Command: "hostname -I", Exit: 1, Problem: "no -I"},
 			Endpoint{Host: "10.0.0.9", Port: 29500, Rule: "--launcher openmpi passes no address on: rank 0 uses the first address of its own `hostname -I`, which fails: so it uses the address of its own name"}, ""},
 	} {
 		first := launchtest.Node(docker, names)
-		first.Names.Typed = &c.answer
-		if got := c.p.TypedOnFirst(); got != c.answer.Command {
-			t.Errorf("%s: TypedOnFirst() = %q, want %q", c.name, got, c.answer.Command)
+		first.Names.AddressAnswer = &c.answer
+		if got := c.p.AddressCommand(); got != c.answer.Command {
+			t.Errorf("%s: AddressCommand() = %q, want %q", c.name, got, c.answer.Command)
 		}
 		if diff := cmp.Diff(c.want, c.p.Endpoint(first)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
-		if refused, _ := c.p.TypedRefused(first); refused != c.refused {
-			t.Errorf("%s: TypedRefused() = %q, want %q", c.name, refused, c.refused)
+		if refused, _ := c.p.AddressRefused(first); refused != c.refused {
+			t.Errorf("%s: AddressRefused() = %q, want %q", c.name, refused, c.refused)
 		}
 	}
 }

@@ -58,10 +58,10 @@ func judgeExports(view checks.View) []checks.Finding {
 // tunes or reports something. DeepSpeed exports the others only because of their names.
 func lost(view checks.View) (findings []checks.Finding) {
 	for _, node := range view.Nodes {
-		if node.Env == nil || node.Env.Typed == nil {
+		if node.Env == nil || node.Env.ExportTrial == nil {
 			continue
 		}
-		typed := *node.Env.Typed
+		typed := *node.Env.ExportTrial
 		typed.Lost = slices.DeleteFunc(slices.Clone(typed.Lost), func(name string) bool { // the ranks start in the working directory anyway
 			export, _ := ranks.Exported(view, name)
 			return export.Source == launch.OwnPath && export.Value == view.Launch.WorkDir

@@ -36,7 +36,7 @@ func judgeMasterAddress(view checks.View) []checks.Finding {
 	meeting := view.Launch.Endpoint(first)
 	m := masterPlace{view, first, meeting}
 	address, err := netip.ParseAddr(meeting.Host)
-	original, refused := view.Launch.TypedRefused(first)
+	original, refused := view.Launch.AddressRefused(first)
 	switch {
 	case original != "":
 		return []checks.Finding{m.refusesTyped(original, refused)}
@@ -58,7 +58,7 @@ func judgeMasterAddress(view checks.View) []checks.Finding {
 
 // refusesTyped returns the finding for a command that DeepSpeed runs on node 0 and that failed there.
 // Such a command is missing, or comes from inetutils or BusyBox, whose hostname has no -I.
-func (m masterPlace) refusesTyped(original string, result facts.Typed) checks.Finding {
+func (m masterPlace) refusesTyped(original string, result facts.AddressAnswer) checks.Finding {
 	f := checks.Finding{
 		Nodes:    []string{m.first.Name},
 		Summary:  fmt.Sprintf("`%s` fails on node 0, where DeepSpeed runs it over ssh", result.Command),

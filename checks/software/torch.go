@@ -41,7 +41,7 @@ func judgeTorch(view checks.View) []checks.Finding {
 // unloadable returns a finding for each node that has torch but cannot load its libraries.
 func unloadable(nodes []*facts.Node) (findings []checks.Finding) {
 	for _, node := range nodes {
-		isDamaged := damageOf(node, "torch").Import != "" // a missing library is reported as that
+		isDamaged := damageOf(node, "torch").Import != ""                                                                          // a missing library is reported as that
 		if torch := node.Python.Torch; torch != nil && torch.Unloadable != "" && !isDamaged && ranks.TorchLacksSpace(node) == "" { // process-limit reports that
 			findings = append(findings, checks.Finding{
 				Nodes: []string{node.Name}, Summary: "torch is installed but cannot be loaded", Got: torch.Unloadable, WouldSee: "ImportError: " + torch.Unloadable,

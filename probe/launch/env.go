@@ -70,7 +70,7 @@ func CollectEnv(ctx context.Context, o machine.Options) (*facts.Env, error) {
 	}
 	env := readEnv(os.Environ(), o.At, home, o.WorkDir)
 	env.Topology = topologyFiles(ctx, o, env.NCCL)
-	env.Typed = typed(ctx, o)
+	env.ExportTrial = tryExports(ctx, o)
 	return env, nil
 }
 

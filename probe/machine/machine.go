@@ -23,19 +23,19 @@ import (
 // Options says what to examine and where the roots are. The options that are the same for all nodes
 // are sent as JSON. The zero value means the real machine, with nothing requested.
 type Options struct {
-	Root        string   `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" stands for the real machine
-	Names       []string `json:"-"`                     // hostfile names to resolve
-	Hosts       int      `json:"-"`                     // number of names in the hostfile; Names may hold only a part of them
-	Typed       string   `json:"-"`                     // command that the launch runs in this node's login shell, "" for none
-	Publishes   bool     `json:"publishes,omitempty"`   // the nodes tell each other their names
-	Master      string   `json:"master,omitempty"`      // name or address of the master, if one is set
-	CallBack    string   `json:"call_back,omitempty"`   // name of the launching machine that the launcher gives nodes to call back
-	Daemon      string   `json:"daemon,omitempty"`      // program that the launcher starts on the nodes, a path or a name in PATH
-	MasterPort  int      `json:"master_port,omitempty"` // 0 if unknown
-	Interpreter string   `json:"interpreter,omitempty"` // Python to use; "" is python3 in PATH
-	Program     string   `json:"-"`                     // start of the launch command; "" is deepspeed
-	Launchers   []string `json:"-"`                     // programs of launchers other than pdsh, to search for in PATH
-	ByMPIRun    bool     `json:"-"`                     // mpirun starts the launch; find out what it starts on the nodes
+	Root           string   `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" stands for the real machine
+	Names          []string `json:"-"`                     // hostfile names to resolve
+	Hosts          int      `json:"-"`                     // number of names in the hostfile; Names may hold only a part of them
+	AddressCommand string   `json:"-"`                     // command that the launch runs in this node's login shell, "" for none
+	Publishes      bool     `json:"publishes,omitempty"`   // the nodes tell each other their names
+	Master         string   `json:"master,omitempty"`      // name or address of the master, if one is set
+	CallBack       string   `json:"call_back,omitempty"`   // name of the launching machine that the launcher gives nodes to call back
+	Daemon         string   `json:"daemon,omitempty"`      // program that the launcher starts on the nodes, a path or a name in PATH
+	MasterPort     int      `json:"master_port,omitempty"` // 0 if unknown
+	Interpreter    string   `json:"interpreter,omitempty"` // Python to use; "" is python3 in PATH
+	Program        string   `json:"-"`                     // start of the launch command; "" is deepspeed
+	Launchers      []string `json:"-"`                     // programs of launchers other than pdsh, to search for in PATH
+	ByMPIRun       bool     `json:"-"`                     // mpirun starts the launch; find out what it starts on the nodes
 	// Files lists the paths that the launch command names. Head is set on the launching machine,
 	// where the files section also reports the text of a configuration.
 	Files []facts.LaunchFile `json:"files,omitempty"`
@@ -49,13 +49,13 @@ type Options struct {
 	// compile. Modules lists the modules that the launch imports and that files may hide.
 	Exports map[string]string `json:"exports,omitempty"`
 	Ops     []string          `json:"ops,omitempty"`
-	// Typed lists the names of the variables that the launcher exports in the login shell of a
+	// TriedExports lists the names of the variables that the launcher exports in the login shell of a
 	// node. It is empty if no login shell gets the exports.
-	Typed    []string          `json:"typed,omitempty"`
-	Modules  []string          `json:"modules,omitempty"`
-	WorkDir  string            `json:"workdir,omitempty"` // directory in which the launch runs
-	Peers    map[string]string `json:"-"`                 // hostfile name → IP address; the probe reports the route to each address
-	Deadline time.Duration     `json:"-"`                 // time limit for all sections together; 0 stands for DefaultDeadline
+	TriedExports []string          `json:"tried_exports,omitempty"`
+	Modules      []string          `json:"modules,omitempty"`
+	WorkDir      string            `json:"workdir,omitempty"` // directory in which the launch runs
+	Peers        map[string]string `json:"-"`                 // hostfile name → IP address; the probe reports the route to each address
+	Deadline     time.Duration     `json:"-"`                 // time limit for all sections together; 0 stands for DefaultDeadline
 
 	mounts func() ([]*procfs.MountInfo, error) // Together sets this function
 }

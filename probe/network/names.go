@@ -56,9 +56,9 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	if o.Publishes {
 		asking.Go(func() { canonical, published = ownNames(ctx, o.Interpreter) })
 	}
-	var typed *facts.Typed
-	if o.Typed != "" {
-		asking.Go(func() { typed = inLoginShell(ctx, o) })
+	var answer *facts.AddressAnswer
+	if o.AddressCommand != "" {
+		asking.Go(func() { answer = inLoginShell(ctx, o) })
 	}
 	wanted := append([]string{own, o.Master, o.CallBack}, o.Names...)
 	lookups := lookUpAll(ctx, func(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -67,7 +67,7 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	asking.Wait()
 	return &facts.Names{
 		Own: own, FQDN: canonical, Published: published, Lookups: lookups, Asked: o.Hosts,
-		Resolver: known.Sources, HostsTraps: hostsTraps(known.Hosts, own), Typed: typed,
+		Resolver: known.Sources, HostsTraps: hostsTraps(known.Hosts, own), AddressAnswer: answer,
 	}, nil
 }
 
@@ -112,22 +112,22 @@ const longestWord = 256
 // inLoginShell runs the command that the launch runs on this node over ssh. sshd starts the user's
 // shell with -c. Bash reads .bashrc then, but only if no other shell started it, which SHLVL shows
 // (bash 5.2, shell.c, run_startup_files).
-func inLoginShell(ctx context.Context, o machine.Options) *facts.Typed {
+func inLoginShell(ctx context.Context, o machine.Options) *facts.AddressAnswer {
 	shell := cmp.Or(machine.Session(o).Shell, "/bin/sh")
 	outermost := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "SHLVL=") })
-	stdout, stderr, err := hostsys.Child{Path: shell, Name: filepath.Base(shell), Args: []string{"-c", o.Typed}, Env: outermost}.Run(ctx)
-	typed := &facts.Typed{Command: o.Typed}
+	stdout, stderr, err := hostsys.Child{Path: shell, Name: filepath.Base(shell), Args: []string{"-c", o.AddressCommand}, Env: outermost}.Run(ctx)
+	answer := &facts.AddressAnswer{Command: o.AddressCommand}
 	if words := strings.Fields(stdout); len(words) > 0 {
-		typed.First = strings.ToValidUTF8(words[0][:min(len(words[0]), longestWord)], "")
+		answer.First = strings.ToValidUTF8(words[0][:min(len(words[0]), longestWord)], "")
 	}
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit) && ctx.Err() == nil:
-		typed.Exit, typed.Problem = exit.ExitCode(), hostsys.Complaint(stderr, err)
+		answer.Exit, answer.Problem = exit.ExitCode(), hostsys.Complaint(stderr, err)
 	case err != nil: // the shell did not start, or did not end in time
-		typed.Unanswered, typed.Problem = true, hostsys.Complaint(stderr, err)
+		answer.Unanswered, answer.Problem = true, hostsys.Complaint(stderr, err)
 	}
-	return typed
+	return answer
 }
 
 // lookUpAll resolves every distinct name, with no more than workers queries at the same time. It

@@ -52,21 +52,21 @@ func TestInLoginShell(t *testing.T) {
 	t.Setenv("SSH_CLIENT", "10.0.0.9 40000 22")
 	t.Setenv("SHLVL", "1")
 	passwd := fmt.Sprintf("-- etc/passwd --\nu:x:%d:0::%s:/bin/bash\n", os.Getuid(), home)
-	for command, want := range map[string]facts.Typed{
+	for command, want := range map[string]facts.AddressAnswer{
 		"hostname -I":        {First: "10.0.0.7"},
 		"hostname":           {Exit: 3, Problem: "ended with exit status 3 and said nothing"},
 		"no-such-program -I": {Exit: 127, Problem: "bash: line 1: no-such-program: command not found"},
 		"true":               {},
 	} {
 		want.Command = command
-		got := inLoginShell(t.Context(), machine.Options{Root: probetest.Plant(t, passwd), Typed: command})
+		got := inLoginShell(t.Context(), machine.Options{Root: probetest.Plant(t, passwd), AddressCommand: command})
 		if diff := cmp.Diff(&want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", command, diff)
 		}
 	}
 	ended, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer end()
-	if got := inLoginShell(ended, machine.Options{Root: probetest.Plant(t, passwd), Typed: "sleep 60"}); !got.Unanswered {
+	if got := inLoginShell(ended, machine.Options{Root: probetest.Plant(t, passwd), AddressCommand: "sleep 60"}); !got.Unanswered {
 		t.Errorf("a command that does not end: %+v", got)
 	}
 }

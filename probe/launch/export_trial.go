@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// typedLimit is how long the login shell has to answer. A slow start-up file delays a launch
+	// trialLimit is how long the login shell has to answer. A slow start-up file delays a launch
 	// and does no other harm.
-	typedLimit = 1500 * time.Millisecond
-	// typedValue is the value of every variable in the question, so that no value of the launch
+	trialLimit = 1500 * time.Millisecond
+	// trialValue is the value of every variable in the question, so that no value of the launch
 	// gets into a shell.
-	typedValue = "preflight"
+	trialValue = "preflight"
 )
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// typed makes the account's login shell read the exports that the launcher will type, as sshd makes
+// tryExports makes the account's login shell read the exports that the launcher will type, as sshd makes
 // it read a command, and reports which of them reach a program. It returns nil if no login shell
 // reads the launch's exports, or if the shell does not answer in time.
-func typed(ctx context.Context, o machine.Options) *facts.Typed {
-	names := slices.DeleteFunc(slices.Clone(o.Typed), func(name string) bool { return !variableName.MatchString(name) })
+func tryExports(ctx context.Context, o machine.Options) *facts.ExportTrial {
+	names := slices.DeleteFunc(slices.Clone(o.TriedExports), func(name string) bool { return !variableName.MatchString(name) })
 	shell := machine.Session(o).Shell
 	cat, err := exec.LookPath("cat")
 	if len(names) == 0 || shell == "" || err != nil || os.Getenv("SSH_CONNECTION") == "" {
@@ -40,9 +40,9 @@ func typed(ctx context.Context, o machine.Options) *facts.Typed {
 	}
 	words := ""
 	for _, name := range names {
-		words += "export " + name + "=" + typedValue + "; "
+		words += "export " + name + "=" + trialValue + "; "
 	}
-	asked := hostsys.Child{Path: shell, Args: []string{"-c", words + cat + " /proc/self/environ"}, Limit: typedLimit}
+	asked := hostsys.Child{Path: shell, Args: []string{"-c", words + cat + " /proc/self/environ"}, Limit: trialLimit}
 	environ, complaint, err := asked.Run(ctx)
 	got := strings.Split(environ, "\x00")
 	if err != nil || len(got) < 2 {
@@ -50,9 +50,9 @@ func typed(ctx context.Context, o machine.Options) *facts.Typed {
 	}
 	// A start-up file may have printed lines before the first variable.
 	got[0] = got[0][strings.LastIndexByte(got[0], '\n')+1:]
-	answer := &facts.Typed{Shell: shell, Lost: []string{}}
+	answer := &facts.ExportTrial{Shell: shell, Lost: []string{}}
 	for _, name := range names {
-		if !slices.Contains(got, name+"="+typedValue) {
+		if !slices.Contains(got, name+"="+trialValue) {
 			answer.Lost = append(answer.Lost, name)
 		}
 	}

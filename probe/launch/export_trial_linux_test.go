@@ -17,19 +17,19 @@ import (
 
 // TestTyped asks login shells of several families, one that spoils a variable,
 // and one that does not answer.
-func TestTyped(t *testing.T) {
+func TestExportTrial(t *testing.T) {
 	names := []string{"FIRST", "SECOND", "not a name; exit"}
 	for name, c := range map[string]struct {
 		shell string // a program in PATH, or the text of a script that stands in for the shell
-		want  *facts.Typed
+		want  *facts.ExportTrial
 	}{
-		"sh":        {shell: "sh", want: &facts.Typed{Lost: []string{}}},
-		"bash":      {shell: "bash", want: &facts.Typed{Lost: []string{}}},
-		"zsh":       {shell: "zsh", want: &facts.Typed{Lost: []string{}}},
-		"fish":      {shell: "fish", want: &facts.Typed{Lost: []string{}}},
-		"tcsh":      {shell: "tcsh", want: &facts.Typed{Lost: []string{"FIRST", "SECOND"}, Message: "export: Command not found."}},
-		"prints":    {shell: "#!/bin/sh\necho welcome\nexec /bin/sh \"$@\"\n", want: &facts.Typed{Lost: []string{}}},
-		"read-only": {shell: "#!/bin/bash\nreadonly SECOND=0\neval \"$2\"\n", want: &facts.Typed{Lost: []string{"SECOND"}, Message: "SECOND: readonly variable"}},
+		"sh":        {shell: "sh", want: &facts.ExportTrial{Lost: []string{}}},
+		"bash":      {shell: "bash", want: &facts.ExportTrial{Lost: []string{}}},
+		"zsh":       {shell: "zsh", want: &facts.ExportTrial{Lost: []string{}}},
+		"fish":      {shell: "fish", want: &facts.ExportTrial{Lost: []string{}}},
+		"tcsh":      {shell: "tcsh", want: &facts.ExportTrial{Lost: []string{"FIRST", "SECOND"}, Message: "export: Command not found."}},
+		"prints":    {shell: "#!/bin/sh\necho welcome\nexec /bin/sh \"$@\"\n", want: &facts.ExportTrial{Lost: []string{}}},
+		"read-only": {shell: "#!/bin/bash\nreadonly SECOND=0\neval \"$2\"\n", want: &facts.ExportTrial{Lost: []string{"SECOND"}, Message: "SECOND: readonly variable"}},
 		"exits":     {shell: "#!/bin/sh\nexit 1\n"},
 		"waits":     {shell: "#!/bin/sh\nsleep 60\n"},
 	} {
@@ -50,13 +50,13 @@ func TestTyped(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(root, "etc/passwd"), []byte(passwd), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			o := machine.Options{Root: root, Typed: names}
+			o := machine.Options{Root: root, TriedExports: names}
 			t.Setenv("SSH_CONNECTION", "")
-			if got := typed(t.Context(), o); got != nil {
+			if got := tryExports(t.Context(), o); got != nil {
 				t.Errorf("without a login, the shell says %+v", got)
 			}
 			t.Setenv("SSH_CONNECTION", "10.0.0.1 40000 10.0.0.2 22")
-			got := typed(t.Context(), o)
+			got := tryExports(t.Context(), o)
 			if (got == nil) != (c.want == nil) {
 				t.Fatalf("got %+v, want %+v", got, c.want)
 			}
