@@ -27,7 +27,7 @@ type Python struct {
 	// Damaged lists the packages whose files are not those that pip recorded when it installed
 	// them. Uncompared says why not all files were compared, "" if they were.
 	Damaged    []Damage `json:"damaged,omitempty" fact:"key=package"`
-	Uncompared string   `json:"uncompared,omitempty" fact:"volatile"`
+	Uncompared string   `json:"uncompared,omitempty" fact:"own"`
 	// ScriptError is the interpreter's syntax error for the script: "invalid syntax (train.py, line
 	// 3)". The interpreter parses the script and does not run it. ScriptError is "" if the script
 	// can be parsed, and if there is no script.
@@ -41,7 +41,7 @@ type Python struct {
 	Torch   *Torch   `json:"torch"` // nil if torch is not installed
 	// Elsewhere lists other interpreters, in the usual places for environments, that have torch.
 	// The node looks for them only if this interpreter does not exist or has no torch.
-	Elsewhere []string `json:"elsewhere,omitempty" fact:"volatile"`
+	Elsewhere []string `json:"elsewhere,omitempty" fact:"own"`
 	// Ops maps each extension of DeepSpeed to whether the installed package contains it in compiled
 	// form, according to the package itself. It is nil if the package does not say.
 	Ops map[string]bool `json:"deepspeed_ops,omitempty"`
