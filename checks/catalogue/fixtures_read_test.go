@@ -323,6 +323,9 @@ func changedNode(t *testing.T, node facts.Node, patch any) facts.Node {
 	if seen, _ := take(changes, "facts"); seen != nil {
 		node.Facts = changedFacts(t, node.Facts, seen.(map[string]any))
 	}
+	if unreached {
+		node.Address = ""
+	}
 	if len(changes) > 0 {
 		node = patched(t, node, changes)
 	}
@@ -332,7 +335,7 @@ func changedNode(t *testing.T, node facts.Node, patch any) facts.Node {
 			seen = *node.SSH
 		}
 		seen = patched(t, seen, ssh)
-		node.Reached, node.Address, node.Facts = false, "", facts.Facts{SSH: &seen}
+		node.Reached, node.Facts = false, facts.Facts{SSH: &seen}
 	}
 	return node
 }

@@ -84,16 +84,7 @@ func (t nameTable) judge() []checks.Finding { return append(t.unresolved(), t.el
 // resolve gets one finding for all these nodes. Any other name is reported under each node that
 // cannot resolve it. Each finding names what must be repaired.
 func (t nameTable) unresolved() (findings []checks.Finding) {
-	nowhere, widely, here := t.lacking()
-	if nowhere.names != nil {
-		findings = append(findings, checks.Finding{
-			Nodes:   nowhere.askers,
-			Summary: "no node resolves " + hostfile.Fold(bareNames(nowhere.names)) + ": found only in ~/.ssh/config here",
-			Got:     "a name that only ssh and pdsh on the launching machine can use",
-			Want:    "the name in DNS, or in /etc/hosts of every node, before you use torchrun or an MPI launcher",
-			Remedy:  hostsFix(nowhere.names),
-		})
-	}
+	widely, here := t.lacking()
 	if widely.names != nil {
 		findings = append(findings, checks.Finding{
 			Nodes:   widely.askers,
@@ -129,10 +120,13 @@ type unresolvable struct {
 	askers []string
 }
 
-// lacking sorts names that do not resolve everywhere into three kinds. nowhere holds names that
-// resolve nowhere and that no rank needs. widely holds names that most nodes cannot resolve. here
-// maps each node to the names that only this node and few others cannot resolve.
-func (t nameTable) lacking() (nowhere, widely unresolvable, here map[string][]*facts.Node) {
+// lacking sorts names that do not resolve everywhere into two kinds. widely holds names that most
+// nodes cannot resolve. here maps each node to the names that only this node and few others cannot
+// resolve.
+//
+// It leaves out names that no rank needs and that no other node resolves. Such a name may stand only
+// in ~/.ssh/config of the launching machine, and only the ssh there looks it up.
+func (t nameTable) lacking() (widely unresolvable, here map[string][]*facts.Node) {
 	here = map[string][]*facts.Node{}
 	for _, target := range t.targets {
 		asked := t.answers[target.Name]
@@ -140,14 +134,18 @@ func (t nameTable) lacking() (nowhere, widely unresolvable, here map[string][]*f
 			continue // no node got an answer, or ssh-reach already reports the name
 		}
 		var askers []string
+		resolved := false
 		for _, answer := range asked {
-			if len(answer.Addresses) == 0 && !answer.isOwn {
+			switch {
+			case answer.isOwn:
+			case len(answer.Addresses) == 0:
 				askers = append(askers, answer.observer)
+			default:
+				resolved = true
 			}
 		}
 		switch {
-		case len(askers) == len(asked) && !t.lookedUp && isAlias(target):
-			nowhere.names, nowhere.askers = append(nowhere.names, target), append(nowhere.askers, askers...)
+		case !t.lookedUp && !resolved:
 		case 2*len(askers) > len(asked):
 			widely.names, widely.askers = append(widely.names, target), append(widely.askers, askers...)
 		default:
@@ -156,13 +154,7 @@ func (t nameTable) lacking() (nowhere, widely unresolvable, here map[string][]*f
 			}
 		}
 	}
-	return nowhere, widely, here
-}
-
-// isAlias reports whether a name that no node resolves is an alias from the ssh configuration. It
-// is one if preflight reached the node under this name, and the node has another hostname.
-func isAlias(target *facts.Node) bool {
-	return target.Reached && (target.Names == nil || target.Names.Own != hostfile.Bare(target.Name))
+	return widely, here
 }
 
 func (t nameTable) elsewhere() []checks.Finding {
@@ -349,6 +341,10 @@ var Distinct = checks.Check{
 			if len(g.Nodes) < 2 {
 				continue
 			}
+			if f, isHeldTwice := heldTwice(v, g.Nodes); isHeldTwice {
+				findings = append(findings, f)
+				continue
+			}
 			f := checks.Finding{
 				Nodes:   g.Nodes,
 				Summary: fmt.Sprintf("%d hostfile entries are the same machine", len(g.Nodes)),
@@ -363,6 +359,29 @@ var Distinct = checks.Check{
 		}
 		return findings
 	},
+}
+
+// heldTwice returns the finding for an entry that led to the machine of another entry, because that
+// machine has the addresses of both. The machine calls itself by the name of the other entry.
+func heldTwice(v checks.View, same []string) (f checks.Finding, isHeldTwice bool) {
+	for _, called := range v.Nodes {
+		if !slices.Contains(same, called.Name) || called.Host.Hostname == hostfile.Bare(called.Name) {
+			continue
+		}
+		holder, takeAway := names.AlsoHeld(v, called)
+		if holder == nil || !slices.Contains(same, holder.Name) || called.Host.Hostname != hostfile.Bare(holder.Name) {
+			continue
+		}
+		return checks.Finding{
+			Nodes:    []string{called.Name, holder.Name},
+			Summary:  fmt.Sprintf("%s also has %s, the address of %s", holder.Name, called.Address, called.Name),
+			Got:      fmt.Sprintf("the machine that answers at %s calls itself %s", called.Address, called.Host.Hostname),
+			Want:     "one machine for every address",
+			WouldSee: "the ranks of " + called.Name + " start on " + holder.Name + ", or a hang: each machine's ARP table decides where packets go",
+			Remedy:   []fix.Command{takeAway},
+		}, true
+	}
+	return f, false
 }
 
 // duplicateLines returns one command that deletes all entries but the first from the hostfile. It

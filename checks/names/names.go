@@ -68,6 +68,26 @@ func HolderOf(node *facts.Node, address string) (held *facts.Interface, network 
 	return nil, netip.Prefix{}, false
 }
 
+// AlsoHeld returns the node that also has the address at which preflight called another node, and
+// the command that removes the address there. Packets to such an address lead to either machine, as
+// the caller's ARP table has it. It returns nil if there is no such node. A second name of the same
+// machine is not meant: that name leads to the same address, or to another network of the machine.
+func AlsoHeld(view checks.View, called *facts.Node) (holder *facts.Node, takeAway fix.Command) {
+	for i := range view.All {
+		node := &view.All[i]
+		own, err := netip.ParseAddr(node.Address)
+		held, network, known := HolderOf(node, called.Address)
+		if !known || err != nil || node.Address == called.Address || !network.Contains(own) {
+			continue
+		}
+		if main, _, known := HolderOf(node, node.Address); known && main.Name == held.Name {
+			prefix := fix.Number(network.Bits())
+			return node, fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", fix.Host(called.Address), prefix, fix.Name(held.Name)).At(node.Name)
+		}
+	}
+	return nil, fix.Command{}
+}
+
 // InterfaceOf returns the interface of a node with a name, or the zero value if there is none.
 func InterfaceOf(net *facts.Net, name string) facts.Interface {
 	if net != nil {

@@ -54,6 +54,9 @@ func (m masterPlace) portHeld(node *facts.Node, role string, listener facts.List
 			m.atPort(freePort(node.Net, listener.Port)),
 		},
 	}
+	if m.view.Launch.Rendezvous == launch.RendezvousC10d {
+		f.WouldSee = joinsOther
+	}
 	isSSH := node.SSH != nil && node.SSH.Port == listener.Port
 	switch {
 	case listener.PID != 0 && isSSH: // never suggest ending the SSH server
@@ -64,6 +67,12 @@ func (m masterPlace) portHeld(node *facts.Node, role string, listener facts.List
 	}
 	return f
 }
+
+// joinsOther is what happens in c10d mode if the port is in use. torchrun tries to serve the store
+// there, and if that fails it becomes a client of the process that has the port.
+//
+// Source: pytorch/pytorch 2.15, elastic/rendezvous/c10d_rendezvous_backend.py, _create_tcp_store.
+const joinsOther = "no EADDRINUSE: torchrun joins the store of that process, then RendezvousTimeoutError, RendezvousClosedError, or the end of this launch when that process ends"
 
 // atPort returns the command that makes the ranks use another port for the rendezvous.
 func (m masterPlace) atPort(port int) fix.Command {

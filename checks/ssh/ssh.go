@@ -60,6 +60,9 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 				if cut {
 					what, f = failures().AllSilent, failures().AllSilent.finding(node)
 				}
+				if c.ID == "ssh-host-key" {
+					f = atAnother(view, node, f)
+				}
 				findings = append(findings, what.weighed(f, node, view.Launch))
 			} else if at == 0 && open != nil {
 				findings = append(findings, open(view, node)...)
@@ -71,6 +74,19 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 		return findings
 	}
 	return c
+}
+
+// atAnother completes the finding about an unexpected host key if another node has the address as
+// well. That node has answered in place of the called one, so its key must not be accepted.
+func atAnother(view checks.View, node *facts.Node, f checks.Finding) checks.Finding {
+	holder, takeAway := names.AlsoHeld(view, node)
+	if holder == nil {
+		return f
+	}
+	f.Nodes = []string{node.Name, holder.Name}
+	f.Summary = fmt.Sprintf("%s also has %s, the address of %s, and shows another host key", holder.Name, node.Address, node.Name)
+	f.Want, f.Remedy = "one machine for every address", []fix.Command{takeAway}
+	return f
 }
 
 // allCutOff reports whether all nodes first answered, then stopped answering, and accepted no new
