@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"path"
 	"regexp"
 	"slices"
@@ -362,6 +363,24 @@ func (s *shellScript) noteEmpty(of *syntax.ParamExp) {
 	}
 }
 
+// printedHere returns the host that a statement prints, if every node treats that host as itself:
+// localhost for "echo localhost". Otherwise it returns "".
+func (s *shellScript) printedHere(stmt *syntax.Stmt) string {
+	call, isCall := stmt.Cmd.(*syntax.CallExpr)
+	if !isCall {
+		return ""
+	}
+	words, err := s.fields(call.Args...)
+	if err != nil || len(words) < 2 || words[0] != "echo" && words[0] != "printf" {
+		return ""
+	}
+	host := strings.TrimSuffix(words[len(words)-1], `\n`)
+	if address, err := netip.ParseAddr(host); host == "localhost" || err == nil && address.IsLoopback() {
+		return host
+	}
+	return ""
+}
+
 // substitute writes the output of a command substitution. It supports only dirname, basename, pwd
 // and hostname, also after a cd.
 func (s *shellScript) substitute(w io.Writer, of *syntax.CmdSubst) error {
@@ -371,6 +390,13 @@ func (s *shellScript) substitute(w io.Writer, of *syntax.CmdSubst) error {
 	run = func(stmt *syntax.Stmt) error {
 		if and, isBoth := stmt.Cmd.(*syntax.BinaryCmd); isBoth && and.Op == syntax.AndStmt {
 			return cmp.Or(run(and.X), run(and.Y))
+		}
+		if or, isEither := stmt.Cmd.(*syntax.BinaryCmd); isEither && or.Op == syntax.OrStmt {
+			err := run(or.X) // nil for a command that does not fail
+			if host := inner.printedHere(or.Y); err != nil && host != "" {
+				return s.notPlain(fmt.Sprintf("if the command before || fails, the value is %s, and every node meets only itself", host))
+			}
+			return err
 		}
 		call, isCall := stmt.Cmd.(*syntax.CallExpr)
 		if !isCall || len(call.Assigns) > 0 || stmt.Background || stmt.Negated {
