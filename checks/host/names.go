@@ -33,13 +33,13 @@ var Names = checks.Check{
 func judgeNames(view checks.View) []checks.Finding {
 	looksUp := view.Launch.LooksUp(view.Everywhere())
 	table := newNameTable(view)
-	findings := table.of(looksUp, true).judge()
+	findings := append(table.of(looksUp, true).judge(), table.of(looksUp, true).wrongFirst()...)
 	for _, f := range table.of(looksUp, false).judge() {
 		f.Verdict, f.WouldSee = checks.Warn, "nothing: no rank of this launch resolves the name"
 		findings = append(findings, f)
 	}
 	for _, node := range view.Nodes {
-		findings = append(findings, unanswered(view, node, looksUp)...)
+		findings = append(findings, table.unanswered(view, node, looksUp)...)
 		findings = append(findings, names.Own(view, node)...)
 	}
 	return findings
@@ -47,8 +47,8 @@ func judgeNames(view checks.View) []checks.Finding {
 
 // unanswered returns the findings for lookups that got no answer on a node. If the launch needs one
 // of the names, the finding is unknown. Otherwise the finding only says that the name service is
-// slow or down.
-func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) []checks.Finding {
+// slow or down, and only if another node resolves a name: see lacking.
+func (t nameTable) unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) []checks.Finding {
 	var late []string
 	why := ""
 	for _, lookup := range node.Names.Lookups {
@@ -57,7 +57,7 @@ func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) [
 		case !lookup.Unanswered, name == view.Launch.CallBack(view.Head).Name: // launcher-callback checks the second kind of name
 		case looksUp(name), name == node.Names.Own && names.LooksUpOwn(view, node), lookup.Error == facts.OutOfTime:
 			return names.Unanswered(node)
-		default:
+		case slices.ContainsFunc(t.answers[lookup.Name], answer.resolves):
 			late, why = append(late, name), cmp.Or(why, lookup.Error)
 		}
 	}
@@ -134,18 +134,13 @@ func (t nameTable) lacking() (widely unresolvable, here map[string][]*facts.Node
 			continue // no node got an answer, or ssh-reach already reports the name
 		}
 		var askers []string
-		resolved := false
 		for _, answer := range asked {
-			switch {
-			case answer.isOwn:
-			case len(answer.Addresses) == 0:
+			if len(answer.Addresses) == 0 && !answer.isOwn {
 				askers = append(askers, answer.observer)
-			default:
-				resolved = true
 			}
 		}
 		switch {
-		case !t.lookedUp && !resolved:
+		case !t.lookedUp && !slices.ContainsFunc(asked, answer.resolves):
 		case 2*len(askers) > len(asked):
 			widely.names, widely.askers = append(widely.names, target), append(widely.askers, askers...)
 		default:
@@ -184,6 +179,37 @@ func (t nameTable) elsewhere() []checks.Finding {
 	return findings
 }
 
+// wrongFirst returns the warnings for names with several addresses of which the first leads to
+// another machine. torch tries the addresses in this order. It goes on after a refusal, and waits
+// until its time is over for an address that drops packets (socket.cpp, torch 2.15).
+func (t nameTable) wrongFirst() (findings []checks.Finding) {
+	for _, target := range t.targets {
+		name := hostfile.Bare(target.Name)
+		f := checks.Finding{
+			Verdict:  checks.Warn,
+			Want:     "an address of that node first",
+			WouldSee: "a delay at every connection to " + name + ", and a hang if packets to the first address are dropped",
+		}
+		for _, a := range t.answers[target.Name] {
+			if target.Net == nil || a.isOwn || len(a.Addresses) < 2 || names.LeadsTo(a.Addresses[:1], target) || !names.LeadsTo(a.Addresses, target) {
+				continue
+			}
+			if f.Nodes = append(f.Nodes, a.observer); f.Got == "" {
+				f.Got = name + " " + strings.Join(a.Addresses, " ")
+				f.Summary = fmt.Sprintf("%s has %d addresses, and the first is not an address of that node", name, len(a.Addresses))
+				f.Remedy = []fix.Command{
+					names.LookUp(name).As(fix.Look),
+					fix.On(`hosts=$(sed -E "/^%s[[:space:]]/s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %s`, fix.Pattern(a.Addresses[0]), fix.Pattern(name), fix.Host(name)),
+				}
+			}
+		}
+		if f.Nodes != nil {
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
 type nameTable struct {
 	observers []*facts.Node
 	targets   []*facts.Node       // hostfile entries that are names and not addresses
@@ -197,6 +223,9 @@ type answer struct {
 	isOwn    bool   // whether the name is the node's own hostname, which names.Own checks
 	*facts.Lookup
 }
+
+// resolves reports whether a node has an address for the name of another node.
+func (a answer) resolves() bool { return !a.isOwn && len(a.Addresses) > 0 }
 
 func newNameTable(view checks.View) nameTable {
 	t := nameTable{observers: view.Nodes, answers: map[string][]answer{}, byGloo: !ranks.UsesNCCL(view)}
