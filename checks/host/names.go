@@ -180,15 +180,15 @@ func (t nameTable) elsewhere() []checks.Finding {
 }
 
 // wrongFirst returns the warnings for names with several addresses of which the first leads to
-// another machine. torch tries the addresses in this order. It goes on after a refusal, and waits
-// until its time is over for an address that drops packets (socket.cpp, torch 2.15).
+// another machine. torch tries the addresses in this order. It goes on at once after a refusal, and
+// after the kernel's time limit of two minutes if the address drops packets (seen with torch 2.15).
 func (t nameTable) wrongFirst() (findings []checks.Finding) {
 	for _, target := range t.targets {
 		name := hostfile.Bare(target.Name)
 		f := checks.Finding{
 			Verdict:  checks.Warn,
 			Want:     "an address of that node first",
-			WouldSee: "a delay at every connection to " + name + ", and a hang if packets to the first address are dropped",
+			WouldSee: "a delay at every connection to " + name + ": two minutes if the first address drops packets",
 		}
 		for _, a := range t.answers[target.Name] {
 			if target.Net == nil || a.isOwn || len(a.Addresses) < 2 || names.LeadsTo(a.Addresses[:1], target) || !names.LeadsTo(a.Addresses, target) {
