@@ -147,9 +147,10 @@ func unwritten(settings string) []string {
 // (sshconnect.c, sshconnect2.c and packet.c) and from the C library's errors.
 var loginCauses = []struct{ pattern, cause string }{
 	{"could not resolve hostname", "name"},
+	{"identification has changed", "host-key-changed"},
+	{"has changed and you have requested strict checking", "host-key-changed"},
 	{"host key verification failed", "host-key"},
 	{"host key is known for", "host-key"},
-	{"identification has changed", "host-key"},
 	{"timed out", "timeout"},
 	{"timeout, server", "timeout"},
 	{"permission denied (", "denied"},

@@ -105,7 +105,7 @@ func logins(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 		{"dropped", func() (testhosts.Undo, error) { return w3.Drop("22") }, Logins{Peers: []string{"w2", "w3"}},
 			facts.Logins{Passed: []string{"w2"}, Failed: []facts.Login{{Peer: "w3", Cause: "timeout"}}}},
 		{"another host key", w3.ChangeHostKey, Logins{Peers: []string{"w3"}},
-			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "host-key"}}}},
+			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "host-key-changed"}}}},
 		{"an unknown host key", forget(""), Logins{Peers: []string{"w3"}},
 			facts.Logins{Passed: []string{}, Failed: []facts.Login{{Peer: "w3", Cause: "host-key"}}}},
 		{"an unknown host key that ssh accepts", forget(`Host *\nStrictHostKeyChecking accept-new\n`), Logins{Peers: []string{"w3"}},

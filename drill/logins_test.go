@@ -41,7 +41,7 @@ func TestLoginCause(t *testing.T) {
 		{"an unknown key, strictly", "No ED25519 host key is known for w2 and you have requested strict checking.\r\nHost key verification failed.\r\n", exit("255"),
 			"host-key", "No ED25519 host key is known for w2 and you have requested strict checking."},
 		{"another key", "@@@@@\r\n@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\r\n@@@@@\r\nHost key for w2 has changed and you have requested strict checking.\r\nHost key verification failed.\r\n", exit("255"),
-			"host-key", "Host key for w2 has changed and you have requested strict checking."},
+			"host-key-changed", "Host key for w2 has changed and you have requested strict checking."},
 		{"no key of ours", "root@w2: Permission denied (publickey,password).\r\n", exit("255"), "denied", "root@w2: Permission denied (publickey,password)."},
 		{"too many keys", "Received disconnect from 10.0.0.2 port 22:2: Too many authentication failures\r\n\r\n", exit("255"),
 			"denied", "Received disconnect from 10.0.0.2 port 22:2: Too many authentication failures"},

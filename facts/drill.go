@@ -198,7 +198,8 @@ type Logins struct {
 // Login is one failed login.
 type Login struct {
 	Peer string `json:"peer"`
-	// Cause is one of these: name, connect, timeout, host-key, denied, shell, other.
+	// Cause is one of these: name, connect, timeout, host-key, host-key-changed, denied, shell,
+	// other.
 	Cause   string  `json:"cause"`
 	Message string  `json:"message"` // the last line that ssh printed
 	Seconds float64 `json:"seconds" unit:"s"`

@@ -215,6 +215,25 @@ func AppliedEnvFiles(files []facts.EnvFile, deepspeed string) []facts.EnvFile {
 	return files
 }
 
+// lastFile returns the file whose lines override those of all other files, "" for
+// ~/.deepspeed_env. The file need not exist.
+func (x exporter) lastFile(head *facts.Env, files []facts.EnvFile) string {
+	name := ""
+	if head != nil && !hostfile.Before(x.DeepSpeed, "0.10.1") {
+		name, _ = Lookup(head, "DS_ENV_FILE")
+	}
+	applied := AppliedEnvFiles(files, x.DeepSpeed)
+	switch last := len(applied) - 1; {
+	case last >= 0 && (name != "" || path.Dir(applied[last].Path) == x.WorkDir):
+		return applied[last].Path
+	case name == "" || strings.HasPrefix(name, "~/"):
+		return ""
+	case path.IsAbs(name):
+		return name
+	}
+	return path.Join(x.WorkDir, name)
+}
+
 func (x exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []hostfile.Note) {
 	var settings []facts.Setting
 	var notes []hostfile.Note

@@ -325,3 +325,31 @@ func TestSetByCommand(t *testing.T) {
 		t.Errorf("%v, exports of DeepSpeed: %v", err, p.Exports)
 	}
 }
+
+// TestLastFile finds the file whose lines count, so that a new line takes effect.
+func TestLastFile(t *testing.T) {
+	home, job, other := facts.EnvFile{Path: "/root/.deepspeed_env"}, facts.EnvFile{Path: "/job/.deepspeed_env"}, facts.EnvFile{Path: "/root/launch.env"}
+	for name, c := range map[string]struct {
+		variable, release string // DS_ENV_FILE and DeepSpeed's version
+		files             []facts.EnvFile
+		want              string
+	}{
+		"no file":                      {},
+		"in the home":                  {files: []facts.EnvFile{home}},
+		"in both":                      {files: []facts.EnvFile{home, job}, want: job.Path},
+		"another, in the home":         {variable: "launch.env", files: []facts.EnvFile{other}, want: other.Path},
+		"another, which is missing":    {variable: "launch.env", want: "/job/launch.env"},
+		"an absolute one":              {variable: "/etc/launch.env", want: "/etc/launch.env"},
+		"a tilde, which is not a home": {variable: "~/launch.env"},
+		"before DS_ENV_FILE":           {variable: "/etc/launch.env", release: "0.10.0", files: []facts.EnvFile{home}},
+	} {
+		head := &facts.Env{}
+		if c.variable != "" {
+			head.Vars = []facts.Setting{{Name: "DS_ENV_FILE", Value: c.variable}}
+		}
+		x := exporter{Launcher: "pdsh", WorkDir: "/job", DeepSpeed: c.release}
+		if got := x.lastFile(head, c.files); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}

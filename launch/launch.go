@@ -158,6 +158,9 @@ type Prediction struct {
 	// Exports lists the variables that the launcher sets on every node: variables of the launching
 	// machine that the launcher selects by prefix, then those of .deepspeed_env.
 	Exports []facts.Setting `json:"exports,omitempty"`
+	// EnvFile is the absolute path of the file to which a line must be added to export a variable,
+	// "" for ~/.deepspeed_env.
+	EnvFile string `json:"env_file,omitempty"`
 	// Notes describe surprising effects of the hostfile, the filters, the launcher and its
 	// arguments.
 	Notes []hostfile.Note `json:"notes,omitempty"`
@@ -321,6 +324,7 @@ func (r runner) predict(p *Prediction, head *facts.Node) error {
 		var traps []hostfile.Note
 		p.Exports, traps = export.Settings(r.env, files)
 		p.Notes = append(p.Notes, traps...)
+		p.EnvFile = export.lastFile(r.env, files)
 		r.exports = export.exported(r.env, files)
 		for i := range r.exports {
 			r.exports[i].Value = export.quoted(r.exports[i].Value)

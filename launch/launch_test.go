@@ -67,7 +67,7 @@ func TestPredict(t *testing.T) {
 			Prediction{Program: "deepspeed", Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterPort: 29500, Accelerator: "cuda", AcceleratorAssumed: true, WorkDir: "/job", Exports: exports[2:]}, nil},
 		{"all of it", Options{Hosts: two, Notes: []hostfile.Note{noted}, Launcher: "PDSH", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job"}, head,
 			Prediction{Program: "deepspeed", Hosts: two, Launcher: "pdsh", Rendezvous: "deepspeed", MasterAddr: "10.0.0.1", MasterPort: 4000, SSHPort: 2222, Accelerator: "cuda", WorkDir: "/job",
-				Interpreter: "/usr/bin/python3", InterpreterFrom: "/usr/bin/deepspeed", Exports: exports}, []string{"zero-slots", "export-reread"}},
+				Interpreter: "/usr/bin/python3", InterpreterFrom: "/usr/bin/deepspeed", Exports: exports, EnvFile: "/job/.deepspeed_env"}, []string{"zero-slots", "export-reread"}},
 		{"one host is no launch over ssh", Options{Hosts: one, WorkDir: "/job", Interpreter: "/py", Accelerator: "cpu"}, head,
 			Prediction{Program: "deepspeed", Hosts: one, Launcher: "pdsh", Rendezvous: "deepspeed", Local: true, MasterPort: 29500, Accelerator: "cpu", WorkDir: "/job", Interpreter: "/py", InterpreterFrom: "--python"}, []string{"single-host-runs-here"}},
 		{"unless it is forced", Options{Hosts: one, WorkDir: "/job", Filter: hostfile.Filter{ForceMulti: true}}, nil,

@@ -80,5 +80,8 @@ func ExportLine(p launch.Prediction, name, value string) fix.Command {
 	case p.Torchrun():
 		return fix.Here("export %s   # in the shell of every node that starts torchrun", fix.Setting{Variable: name, Value: value})
 	}
+	if p.EnvFile != "" {
+		return fix.Here("echo %s >> %s", fix.Setting{Variable: name, Value: value}, fix.Path(p.EnvFile))
+	}
 	return fix.Here("echo %s >> ~/.deepspeed_env", fix.Setting{Variable: name, Value: value})
 }

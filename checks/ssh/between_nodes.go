@@ -152,7 +152,7 @@ func newLoginTries(view checks.View) *loginTries {
 // explainedBy returns the check that reports why a login failed, or "" if no other check does.
 func (l *loginTries) explainedBy(node *facts.Node, login *facts.Login) string {
 	peer := l.nodes[login.Peer]
-	gotThere := slices.Contains([]string{"host-key", "denied", "shell"}, login.Cause)
+	gotThere := slices.Contains([]string{"host-key", "host-key-changed", "denied", "shell"}, login.Cause)
 	switch {
 	case l.isMisled(node, peer, gotThere):
 		return "host-names"
@@ -189,13 +189,14 @@ func (l *loginTries) inOrder(names []string) []string {
 
 // loginCauses maps the causes of facts.Login to their descriptions.
 var loginCauses = map[string]string{
-	"name":     "the name does not resolve",
-	"connect":  "no connection to sshd",
-	"timeout":  "no answer in time",
-	"host-key": "the host key is not in known_hosts",
-	"denied":   "no key is accepted",
-	"shell":    "the login works, but the command fails",
-	"other":    "ssh fails",
+	"name":             "the name does not resolve",
+	"connect":          "no connection to sshd",
+	"timeout":          "no answer in time",
+	"host-key":         "the host key is not in known_hosts",
+	"host-key-changed": "the host key differs from known_hosts",
+	"denied":           "no key is accepted",
+	"shell":            "the login works, but the command fails",
+	"other":            "ssh fails",
 }
 
 // remedy returns the commands that let the callers of a suspect log in to its callees. A person
@@ -219,6 +220,11 @@ func (l *loginTries) remedy(s proof.Suspect) []fix.Command {
 		return []fix.Command{
 			fix.Here("ssh-keyscan {ssh_port}%s | ssh-keygen -lf -   # each must match `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on its node", hostsOf(to)).As(fix.Look),
 			on(from, fix.On("ssh-keyscan -H {ssh_port}%s >> ~/.ssh/known_hosts   # only if the fingerprints match", hostsOf(to))),
+		}
+	case "host-key-changed":
+		return []fix.Command{
+			fix.Here("ssh-keyscan {ssh_port}%s | ssh-keygen -lf -   # each must match `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on its node", hostsOf(to)).As(fix.Look),
+			on(from, fix.On(newKeys, hostsOf(to))),
 		}
 	case "denied":
 		return []fix.Command{
@@ -245,6 +251,12 @@ func (l *loginTries) remedy(s proof.Suspect) []fix.Command {
 	}
 	return []fix.Command{try}
 }
+
+// newKeys is a command that replaces the changed keys of hosts in their lines of known_hosts.
+// `ssh-keygen -R` would remove whole lines, with the other names that they have.
+const newKeys = `for host in %s; do ssh-keyscan {ssh_port}$host 2>/dev/null | while read name type key; do ` +
+	`for line in $(ssh-keygen -F $name | sed -n "s/.*found: line \([0-9]*\).*/\1/p"); do ` +
+	`sed -i "$line s|$type .*|$type $key|" ~/.ssh/known_hosts; done; done; done   # only if the fingerprints match`
 
 func hostsOf(names []string) fix.Arg {
 	return fix.List[fix.Host](" ", text.Map(names, hostfile.Bare))

@@ -129,12 +129,13 @@ func started(_ checks.View, node *facts.Node) (findings []checks.Finding) {
 	if node.SSH.Distrusted == "" {
 		return findings
 	}
+	file, _, _ := strings.Cut(node.SSH.Distrusted, ": ") // the new copy may be in another directory
 	return append(findings, checks.Finding{
 		Verdict: checks.Warn, Nodes: []string{node.Name},
 		Summary:  "the cached agent had been modified: preflight did not run it and copied a new one",
 		Got:      node.SSH.Distrusted,
 		Want:     "a file that only preflight writes to",
-		Remedy:   []fix.Command{fix.On("ls -lan %s   # who else may write there?", fix.Path(path.Dir(node.SSH.Path))).As(fix.Look)},
+		Remedy:   []fix.Command{fix.On("ls -lan %s   # who else may write there?", fix.Path(path.Dir(file))).As(fix.Look)},
 		WouldSee: "nothing: a full disk truncates the file, and any process of the account can change it",
 	})
 }
