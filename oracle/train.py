@@ -2,7 +2,7 @@
 """The smallest training: the ranks meet over gloo and add up a tensor. Each rank then
 prints one line with its number, its host and its arguments.
 
-usage: train.py [--local_rank N] --patience SECONDS [--compile] [ANYTHING…]
+usage: train.py [--local_rank N] --patience SECONDS [--compile] [--seconds N] [ANYTHING…]
 
 If the working directory has a file "expected" with a line NAME=VALUE, this variable must
 be in the environment. A file gets here more reliably than an argument.
@@ -15,6 +15,7 @@ import json
 import os
 import socket
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -23,6 +24,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--local_rank")  # added by DeepSpeed, not by the user
 parser.add_argument("--patience", type=int)
 parser.add_argument("--compile", action="store_true")
+parser.add_argument("--seconds", type=float, default=0)  # how long the training lasts
 own, rest = parser.parse_known_args()
 faulthandler.dump_traceback_later(1.5 * own.patience, exit=True)  # MPI would wait without end
 
@@ -46,6 +48,7 @@ dist.init_process_group("gloo", timeout=patience)
 rank, ranks = dist.get_rank(), dist.get_world_size()
 tensor = torch.full((1 << 16,), 1.0)  # large enough to fill packets
 dist.all_reduce(tensor)
+time.sleep(own.seconds)
 dist.barrier()
 dist.destroy_process_group()  # otherwise a rank may abort when a peer ends before it
 if tensor.tolist() != len(tensor) * [ranks]:
