@@ -38,7 +38,7 @@ type Host struct {
 // the launch the container has inside.
 type RunningContainer struct {
 	Engine string `json:"engine"` // docker, podman or nerdctl
-	Name   string `json:"name"`   // the container's name for commands that enter it, or the beginning of its ID
+	Name   string `json:"name"`   // the container's name, or the beginning of its ID if the engine did not tell the name
 	// Unseen is set if only other users may read the inside of the container.
 	Unseen      bool `json:"unseen,omitempty"`
 	Interpreter bool `json:"interpreter,omitempty"` // the container has the launch's interpreter, at the same path

@@ -39,6 +39,20 @@ func TestNoSudoForRoot(t *testing.T) {
 	}
 }
 
+// TestFilesOfTheContainer checks that commands with sudo go to the machine, except those that change
+// files by which programs in a container find names and settings.
+func TestFilesOfTheContainer(t *testing.T) {
+	fleet := fleettest.Healthy(2)
+	fleet.Nodes[0].SSH = &facts.SSH{User: "root", Inside: []string{"docker", "exec", "-i", "train"}}
+	fleet.Nodes[0].Host.User = "root"
+	remedy := []fix.Command{fix.On("echo a b | sudo tee -a /etc/hosts"), fix.On("sudo ls /etc/hosts.allow"), fix.On("sudo sysctl -w x")}
+	got := Evaluate([]checks.Check{fleettest.Says("x", checks.Finding{Nodes: []string{"w1"}, Summary: "bad", Remedy: remedy})}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings[0].Fix
+	want := []string{`ssh -n w1 "docker exec -i train sh -c 'echo a b | tee -a /etc/hosts'"`, "ssh -n w1 sudo ls /etc/hosts.allow", "ssh -n w1 sudo sysctl -w x"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestSudoForMixedAccounts checks that one account that needs sudo adds sudo for all nodes of a
 // finding. That is correct because root can use sudo too.
 func TestSudoForMixedAccounts(t *testing.T) {

@@ -21,6 +21,8 @@ import (
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
+
+	"preflight/internal/lazyregexp"
 )
 
 // literal is code, or words for a reader. Only untyped constants convert to literal. Text that was
@@ -182,7 +184,7 @@ func (c Command) At(names ...string) Command {
 type side int
 
 const (
-	bySudo  side = iota // on the machine if the command uses sudo, because it then mostly concerns the machine; otherwise in the container
+	bySudo  side = iota // on the machine if the command uses sudo, because it then mostly concerns the machine, unless it is about ownFiles; otherwise in the container
 	inside              // in the container
 	outside             // on the machine
 )
@@ -200,7 +202,13 @@ func (c Command) Inside() Command {
 	return c
 }
 
-func (c Command) isOutside() bool { return c.side == outside || c.side == bySudo && c.UsesSudo() }
+func (c Command) isOutside() bool {
+	return c.side == outside || c.side == bySudo && c.UsesSudo() && !ownFiles.MatchString(string(c.code.literal))
+}
+
+// ownFiles matches the files by which programs in a container find names and settings. A container
+// has its own, so the machine's files do not count.
+var ownFiles = lazyregexp.New(`/etc/(hosts|nsswitch\.conf|resolv\.conf|gai\.conf|nccl\.conf|environment)([^.\w]|$)`)
 
 // Locally returns a command for nodes as a command for the launching machine.
 func (c Command) Locally() Command {

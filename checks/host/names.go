@@ -292,16 +292,11 @@ func bareNames(nodes []*facts.Node) []string {
 }
 
 // correctNames returns commands that correct names in /etc/hosts. If the right address is unknown,
-// it returns a command that shows where the wrong answer comes from. The commands overwrite the
-// file in place. In a container the file is a mount, which sed -i cannot replace.
+// it returns a command that shows where the wrong answer comes from.
 func correctNames(wrong []wrongName) []fix.Command {
 	var commands []fix.Command
 	for _, w := range wrong[:min(3, len(wrong))] {
-		if !text.IsPlain(w.name) || !text.IsPlain(w.writeDown) || strings.Contains(w.name, "/") {
-			commands = append(commands, names.LookUp(w.name))
-			continue
-		}
-		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.writeDown), fix.Host(w.name)))
+		commands = append(commands, names.Correct(w.name, w.writeDown))
 	}
 	return fix.Steps(commands...)
 }
@@ -341,11 +336,11 @@ func hostsFix(targets []*facts.Node) []fix.Command {
 	var commands []fix.Command
 	for _, target := range targets {
 		if target.Address != "" && text.IsPlain(hostfile.Bare(target.Name)) && len(commands) < lines {
-			commands = append(commands, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))).Inside())
+			commands = append(commands, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))))
 		}
 	}
 	if len(commands) < len(targets) {
-		commands = append(commands, fix.On("sudoedit /etc/hosts").Remark("add a line for every other name").As(fix.Or))
+		commands = append(commands, fix.Note("add a line for every other name to /etc/hosts of {nodes}"))
 	}
 	return fix.Steps(commands...)
 }

@@ -81,7 +81,7 @@ func (c callers) misnamed(node *facts.Node, loopback string) checks.Finding {
 	f.Summary = fmt.Sprintf("resolves %s, the name of the launching machine, to its own loopback", name)
 	f.Got = loopback
 	f.WouldSee = "a hang, after: unable to connect to server " + name
-	f.Remedy[0] = fix.On("sudoedit /etc/hosts   # %s must lead to the launching machine", fix.Text(name)).As(fix.Or)
+	f.Remedy[0] = fix.Note("correct the line with %s in /etc/hosts of {nodes}: it must lead to the launching machine", fix.Text(name))
 	return f
 }
 

@@ -22,6 +22,7 @@ var RunsInside = checks.Check{
 
 func judgeRunsInside(view checks.View) (findings []checks.Finding) {
 	entered := 0
+	differing := map[int]bool{} // the findings whose containers have another name on some node
 	for _, node := range view.Nodes {
 		if node.SSH != nil && node.SSH.Inside != nil || node.Host.Container != "" {
 			entered++
@@ -36,20 +37,23 @@ func judgeRunsInside(view checks.View) (findings []checks.Finding) {
 			if has == nil {
 				summary = fmt.Sprintf("preflight checked the machine, but %s may be in a %s container that it may not enter", strings.Join(lacks, ", "), c.Engine)
 			}
-			// The names of containers differ between nodes, but the problem is the same.
-			if at := slices.IndexFunc(findings, func(f checks.Finding) bool { return f.Summary == summary }); at >= 0 {
-				findings[at].Nodes = append(findings[at].Nodes, node.Name)
-				break
+			enter := fix.Here("preflight -H {hostfile} --in '%s exec -i %s'   # add the options of this run", fix.Name(c.Engine), fix.Name(c.Name))
+			// The names of containers may differ between nodes, but the problem is the same.
+			at := slices.IndexFunc(findings, func(f checks.Finding) bool { return f.Summary == summary })
+			if at < 0 {
+				at = len(findings)
+				findings = append(findings, checks.Finding{Summary: summary, Want: "a check inside the container, if the ranks run there", Remedy: []fix.Command{enter}})
 			}
-			findings = append(findings, checks.Finding{
-				Nodes: []string{node.Name}, Summary: summary,
-				Want: "a check inside the container, if the ranks run there",
-				Remedy: []fix.Command{
-					fix.Here("preflight -H {hostfile} --in '%s exec -i %s'   # add the options of this run; the last word is the container's name or ID on {node}", fix.Name(c.Engine), fix.Name(c.Name)),
-				},
-			})
+			f := &findings[at]
+			f.Nodes = append(f.Nodes, node.Name)
+			if len(f.Nodes) > 1 && !f.Remedy[0].Is(enter) {
+				differing[at] = true
+			}
 			break
 		}
+	}
+	for at := range differing {
+		findings[at].Remedy[0] = findings[at].Remedy[0].Remark("the last word is the container's name or ID on {node}")
 	}
 	if entered == len(view.Nodes) {
 		return checks.Skipped("preflight checked inside the containers")

@@ -255,6 +255,16 @@ func isAddress(host string) bool {
 	return err == nil
 }
 
+// Correct returns the command that makes a name lead to an address in /etc/hosts. If one of them is
+// not plain, it returns the command that shows where the answer comes from. The command overwrites
+// the file in place. In a container the file is a mount, which sed -i cannot replace.
+func Correct(name, address string) fix.Command {
+	if !text.IsPlain(name) || !text.IsPlain(address) || strings.Contains(name, "/") {
+		return LookUp(name)
+	}
+	return fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(name), fix.Host(address), fix.Host(name))
+}
+
 // nameInHosts returns the command that adds the node's own name to its /etc/hosts. No name service
 // is then needed for this name.
 func nameInHosts(node *facts.Node) fix.Command {

@@ -81,7 +81,7 @@ func (p *placement) glooFinding(node *facts.Node, choice nccl.Choice) checks.Fin
 		f.Remedy = setForAll(p.view.Launch, "GLOO_SOCKET_IFNAME", name)
 	} else if peer.Interface != "" {
 		f.Want = fmt.Sprintf("%s (%s), where preflight reached the node", peer.Interface, peer.Address)
-		f.Remedy = []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer.Interface)).Inside()}
+		f.Remedy = []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer.Interface))}
 	}
 	f.Remedy = append(remedy.WithHostNetwork(node), f.Remedy...)
 	return f

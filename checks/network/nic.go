@@ -155,7 +155,7 @@ func (p *placement) setInterface(peer string) []fix.Command {
 		if name := sharedName(p.view); name != "" {
 			return setForAll(p.view.Launch, "GLOO_SOCKET_IFNAME", name)
 		}
-		return []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer)).Inside()}
+		return []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer))}
 	}
 	if list := ifnameList(p.view); list != "" {
 		return setForAll(p.view.Launch, "NCCL_SOCKET_IFNAME", list)
@@ -236,7 +236,7 @@ const exactMark = "the second = means: exactly this name"
 
 // onlyHere returns the command that makes NCCL use one interface on the nodes of a finding.
 func onlyHere(name string) []fix.Command {
-	return []fix.Command{fix.On("echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf", fix.Name(name)).Inside().Remark(exactMark)}
+	return []fix.Command{fix.On("echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf", fix.Name(name)).Remark(exactMark)}
 }
 
 // ifnameList returns the value of NCCL_SOCKET_IFNAME that matches only the interface to the peers

@@ -136,7 +136,7 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 			f.WouldSee = names.Unresolved(g.host, g.port)
 			f.Remedy = []fix.Command{names.LookUp(g.host).As(fix.Look)}
 			if address := nccl.PeerAddress(g.server).Address; text.IsPlain(address) && text.IsPlain(g.host) {
-				f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)).Inside())
+				f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)))
 			}
 			names.ReadHosts(node, false, g.host, &f)
 		case facts.HopValidate:
@@ -237,7 +237,7 @@ func (g meeting) misled(node *facts.Node) checks.Finding {
 		Got:      strings.Join(g.part(node).Addresses, " "),
 		Want:     nccl.PeerAddress(g.server).Address,
 		WouldSee: g.timedOut(),
-		Remedy:   []fix.Command{names.LookUp(g.host).As(fix.Look), fix.On("sudoedit /etc/hosts   # correct the line with this name").As(fix.Or)},
+		Remedy:   []fix.Command{names.LookUp(g.host).As(fix.Look), names.Correct(g.host, nccl.PeerAddress(g.server).Address)},
 	}
 }
 

@@ -4,15 +4,20 @@ package host
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"preflight/facts"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -111,9 +116,10 @@ func parseContainerVariable(environ []byte) string {
 const mostRunning = 32
 
 // running returns the containers and DeepSpeed launches on this machine. A container is found by the
-// monitor process that an engine runs for it. running contacts no engine and needs no permission to
-// do so. Processes of other users may be hidden, by the mount option hidepid.
-func running(o machine.Options) (containers []facts.RunningContainer, launches []facts.RunningLaunch) {
+// monitor process that an engine runs for it. running asks an engine only for the names of
+// containers that may be those of the ranks. Processes of other users may be hidden, by the mount
+// option hidepid.
+func running(ctx context.Context, o machine.Options) (containers []facts.RunningContainer, launches []facts.RunningLaunch) {
 	processes, _ := os.ReadDir(o.At("/proc")) // if /proc is unreadable, there are none
 	for _, process := range processes {
 		pid, err := strconv.Atoi(process.Name())
@@ -142,8 +148,31 @@ func running(o machine.Options) (containers []facts.RunningContainer, launches [
 		children := machine.Line(proc + "/task/" + process.Name() + "/children")
 		containers = append(containers, lookInto(o, machine.FirstWord(children), facts.RunningContainer{Engine: engine, Name: name}))
 	}
+	for i := range containers {
+		if c := &containers[i]; c.Engine != "podman" && (c.Unseen || c.Interpreter || c.WorkDir || c.Torch) {
+			c.Name = cmp.Or(nameOf(ctx, *c), c.Name)
+		}
+	}
 	return containers, launches
 }
+
+// nameOf asks the engine for the name of a container. It returns "" if the engine does not answer,
+// as for users who may not contact it.
+func nameOf(ctx context.Context, c facts.RunningContainer) string {
+	program, err := exec.LookPath(c.Engine)
+	if err != nil {
+		return ""
+	}
+	engine := hostsys.Child{Path: program, Args: []string{"inspect", "--type", "container", "--format", "{{.Name}}", c.Name}, Limit: engineLimit}
+	answer, _, err := engine.Run(ctx)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(strings.TrimSpace(answer), "/") // docker's names begin with a slash
+}
+
+// engineLimit is the time limit for an answer of a container engine.
+const engineLimit = 2 * time.Second
 
 // isDeepSpeed reports whether a process is the one with which DeepSpeed starts the ranks of a node.
 //

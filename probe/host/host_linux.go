@@ -21,7 +21,7 @@ import (
 )
 
 // CollectHost returns the identity of this machine. It fails without /proc.
-func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
+func CollectHost(ctx context.Context, o machine.Options) (*facts.Host, error) {
 	var uname unix.Utsname
 	if err := unix.Uname(&uname); err != nil {
 		return nil, fmt.Errorf("uname: %w", err)
@@ -56,7 +56,7 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 		Uptime:       up,
 		Load:         load(o),
 	}
-	host.Containers, host.Launches = running(o)
+	host.Containers, host.Launches = running(ctx, o)
 	if host.Container != "" {
 		host.Containers = nil
 	}
