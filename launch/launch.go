@@ -136,6 +136,9 @@ type Prediction struct {
 	SlurmJob bool `json:"slurm_job,omitempty"`
 	// HostsFile is the hostfile that was read, "" for none.
 	HostsFile string `json:"hostfile,omitempty"`
+	// Meant maps names that have no address, if no hostfile lists the nodes, to the name that the
+	// user likely meant.
+	Meant map[string]string `json:"meant,omitempty"`
 	// Excluded lists the hosts of the hostfile that the filters leave out, in the order of the
 	// hostfile.
 	Excluded []string `json:"left_out,omitempty"`

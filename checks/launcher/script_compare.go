@@ -14,6 +14,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/internal/text"
 	"preflight/launch"
 )
@@ -119,6 +120,7 @@ func unlike(view checks.View, nodes []*facts.Node, compared []compare.Comparison
 		if found.Split {
 			f = d.finding("nodes have different versions, none with a majority", "", found.Nodes[0])
 			f.Got, f.Want = found.Finding("").Got, "the same version on every node"
+			f.Remedy = append(f.Remedy[:1], d.eitherWay(found, nodes)...)
 		} else {
 			whose := "most nodes"
 			if d.right != nil && d.right == view.Head {
@@ -132,6 +134,33 @@ func unlike(view checks.View, nodes []*facts.Node, compared []compare.Comparison
 		findings = append(findings, f)
 	}
 	return append(findings, unlikeHead(view, compared)...)
+}
+
+// eitherWay returns the commands for a difference without a majority. There is one alternative for
+// each version that may be right: those of the nodes, and that of the launching machine.
+func (d difference) eitherWay(found compare.Difference, nodes []*facts.Node) (commands []fix.Command) {
+	if d.right != nil {
+		for _, command := range d.copies() {
+			commands = append(commands, command.Remark("if the launching machine is right").As(fix.Or))
+		}
+	}
+	groups := found.Deviations[0].Groups
+	if len(groups) != 2 || slices.ContainsFunc(nodes, func(n *facts.Node) bool { return n.SSH == nil || n.SSH.Inside != nil || n.SSH.Carrier != "" }) {
+		return commands
+	}
+	for right, group := range groups {
+		source := group.Nodes[0]
+		d.right = nodes[slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == source })]
+		targets := fix.List[fix.Host](" ", text.Map(groups[1-right].Nodes, hostfile.Bare))
+		for _, path := range d.toCopy() {
+			copied := fix.On("for host in %s; do rsync -a %s $host:%[2]s; done", targets, fix.Path(path))
+			if len(groups[1-right].Nodes) == 1 {
+				copied = fix.On("rsync -a %[2]s %[1]s:%[2]s", targets, fix.Path(path))
+			}
+			commands = append(commands, copied.At(source).Remark("if %s is right", fix.Text(source)).As(fix.Or))
+		}
+	}
+	return commands
 }
 
 // isRight reports whether a machine has the wanted version of every property that differs.
@@ -297,17 +326,23 @@ func (d difference) look(odd string) fix.Command {
 }
 
 // copies returns the commands that copy the differing files from the machine with the right
-// version. It copies a few files by name. If there are more, it copies the directory of the script,
-// but never a home directory. The names of Python files come from a machine and are not trusted, so
-// only files below that directory are copied.
-func (d difference) copies() (commands []fix.Command) {
-	const most = 8 // the number of commands that a person still reads before pasting them
-	if d.right == nil {
-		return nil
-	}
+// version.
+func (d difference) copies() []fix.Command {
 	copied := fix.CopyTo
 	if d.right != d.view.Head {
 		copied = func(path string) fix.Command { return fix.CopyFrom(d.right.Name, path) }
+	}
+	return text.Map(d.toCopy(), copied)
+}
+
+// toCopy returns the paths to copy from the machine with the right version, nil if there is no such
+// machine. It names a few files one by one. If there are more, it copies the directory of the script,
+// but never a home directory. The names of Python files come from a machine and are not trusted, so
+// only files below that directory are copied.
+func (d difference) toCopy() (paths []string) {
+	const most = 8 // the number of commands that a person still reads before pasting them
+	if d.right == nil {
+		return nil
 	}
 	dir, whole := d.scriptDir(), false
 	for _, one := range d.deviations {
@@ -315,17 +350,17 @@ func (d difference) copies() (commands []fix.Command) {
 		isFile := named.Role != "" && ranks.FileAt(d.right, named).Kind == "file"
 		isBeside := named.Role == "" && one.Want != "absent" && strings.HasPrefix(file, dir+"/") && strings.HasSuffix(file, ".py")
 		if isFile || isBeside {
-			commands = append(commands, copied(file))
+			paths = append(paths, file)
 		}
 		whole = whole || one.Name == sourcesAspect || isBeside && path.Dir(file) != dir // a node may lack that directory
 	}
 	switch {
-	case (whole || len(commands) > most) && !isShared(d.view, dir):
-		return []fix.Command{copied(dir + "/")}
-	case len(commands) > most:
+	case (whole || len(paths) > most) && !isShared(d.view, dir):
+		return []string{dir + "/"}
+	case len(paths) > most:
 		return nil
 	}
-	return commands
+	return paths
 }
 
 // scriptDir returns the directory of the script and of the files that it imports.

@@ -42,12 +42,7 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 		}
 		return findings
 	case !launchesDeepSpeed(view):
-		findings := ranks.Nowhere(view, "deepspeed")
-		if view.Head != nil && !view.Launch.Torchrun() && len(ranks.Answering(view)) > 0 { // the hostfile may belong to torchrun
-			findings[0].Verdict = checks.Pass
-			findings[0].Summary += ", and neither does the launching machine. If you launch with another program, put the launch command after --"
-		}
-		return findings
+		return ranks.Nowhere(view, "deepspeed")
 	}
 	findings := nowhere(view, "deepspeed")
 	for i, f := range findings { // if torch is unknown too, torch-same reports the common reason

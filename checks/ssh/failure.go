@@ -15,6 +15,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -114,9 +115,29 @@ func misspelt(node *facts.Node) string {
 	return ""
 }
 
+// spelling returns the command for a name that does not resolve because it is misspelt. If the name
+// that the user meant is unknown, the command shows where the name is from.
+func spelling(name string, p launch.Prediction) []fix.Command {
+	meant := p.Meant[name]
+	switch {
+	case meant != "":
+		var names []string
+		for _, host := range p.Hosts {
+			names = append(names, cmp.Or(p.Meant[host.Name], host.Name))
+		}
+		return []fix.Command{fix.Here("preflight -w %s   # did you mean %s? Add the other options of this run", fix.Word(hostfile.Fold(names)), fix.Word(meant))}
+	case p.HostsFile != "":
+		return []fix.Command{fix.Here("grep -nF %s {hostfile}   # is the name spelled correctly?", fix.Operand(hostfile.Bare(name))).As(fix.Look)}
+	}
+	return nil
+}
+
 // weighed returns the finding with the verdict that it has for this launch. If the launch starts
 // its ranks without ssh, a closed ssh port affects only preflight, and the node is unknown.
 func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Prediction) checks.Finding {
+	if node.SSH.Cause == "name-unknown" && misspelt(node) == "" {
+		f.Remedy = append(spelling(node.Name, p), f.Remedy...)
+	}
 	why, by := p.WithoutSSH(node.Name), p.StartedBy()
 	switch {
 	case node.SSH.Carrier != "" && node.SSH.Carrier != "mpirun":

@@ -211,7 +211,7 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 		return preflight.Job{}, nil, err
 	}
 	if c.Hosts != "" && (c.Via == viaAuto || c.Via == sshName) {
-		c.warnOfTypos(ctx, intent.Options.Hosts)
+		plan.Prediction.Meant = typos(ctx, intent.Options.Hosts)
 	}
 	if c.unread != nil { // DeepSpeed can read the launch, so there may be a policy file for which preflight did not look
 		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out in full, or name the policy: --config %s", besideHostfile(plan.Hostfile))

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"preflight/hostfile"
-	"preflight/internal/text"
 )
 
 const (
@@ -23,13 +21,13 @@ const (
 	lookupPatience = 2 * time.Second
 )
 
-// warnOfTypos warns about nodes of -w that have no address and whose name is similar to a known
-// name.
-func (c Config) warnOfTypos(ctx context.Context, hosts []hostfile.Host) {
+// typos returns the nodes of -w that have no address and whose name is similar to a known name. It
+// maps each to that name.
+func typos(ctx context.Context, hosts []hostfile.Host) map[string]string {
 	known := knownNames()
 	ctx, cancel := context.WithTimeout(ctx, lookupPatience)
 	defer cancel()
-	lookups := 0
+	lookups, meant := 0, map[string]string{}
 	for _, host := range hosts {
 		name := hostfile.Bare(host.Name)
 		near := hostfile.Near(name, known)
@@ -38,9 +36,10 @@ func (c Config) warnOfTypos(ctx context.Context, hosts []hostfile.Host) {
 		}
 		lookups++
 		if _, err := net.DefaultResolver.LookupHost(ctx, name); err != nil {
-			fmt.Fprintf(os.Stderr, "preflight: %s: %s has no address%s\n", c.origin("hosts"), text.Escape(name), text.DidYouMean(near))
+			meant[host.Name] = strings.TrimSuffix(host.Name, name) + near
 		}
 	}
+	return meant
 }
 
 // knownNames returns the host names in the nearest hostfile, in the user's ssh configuration and
