@@ -29,10 +29,19 @@ type Host struct {
 	Shell string `json:"shell"` // login shell from passwd, "" if not found
 	// Tools lists which of these programs are installed: firewall-cmd, iptables, nft, rsync and
 	// ufw. It is nil if that is unknown.
-	Tools  []string `json:"tools" fact:"volatile"`
-	Uptime float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds since boot
-	Load   *float64 `json:"load" fact:"volatile"`            // load average over one minute
+	Tools []string `json:"tools" fact:"volatile"`
+	// Firewalls lists which of firewalld and ufw are active. It is nil if that is unknown, as in a
+	// container.
+	Firewalls []string `json:"firewalls" fact:"volatile"`
+	Uptime    float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds since boot
+	Load      *float64 `json:"load" fact:"volatile"`            // load average over one minute
 }
+
+// These are the values of Firewalls.
+const (
+	Firewalld = "firewalld"
+	UFW       = "ufw"
+)
 
 // RunningContainer is a container that an engine runs on this machine. It also says which parts of
 // the launch the container has inside.

@@ -194,8 +194,8 @@ func (c callers) open(nodes []*facts.Node) (commands []fix.Command) {
 		from := fix.Name(network.String())
 		commands = append(commands, remedy.Firewall(c.view.Head,
 			fix.Here("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the firewall reloads", program, from),
-			fix.Here("sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload   # if firewalld is active", from),
-			fix.Here("sudo ufw allow proto tcp from %s   # if ufw is active", from),
+			fix.Here("sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload", from),
+			fix.Here("sudo ufw allow proto tcp from %s", from),
 		)...)
 	}
 	if commands == nil {

@@ -46,8 +46,8 @@ func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	allow := text.Map(networks, func(network string) fix.Arg { return fix.Code("sudo ufw allow proto tcp from %s", fix.Name(network)) })
 	where := slices.Concat(callees, s.Nodes)
 	offered := remedy.Firewall(m.nodes[where[0]], input,
-		fix.On("sudo firewall-cmd --permanent --zone=trusted %s && sudo firewall-cmd --reload   # if firewalld is active", fix.Join(" ", sources...)).At(callees...),
-		fix.On("%s   # if ufw is active", fix.Join(" && ", allow...)).At(callees...),
+		fix.On("sudo firewall-cmd --permanent --zone=trusted %s && sudo firewall-cmd --reload", fix.Join(" ", sources...)).At(callees...),
+		fix.On("%s", fix.Join(" && ", allow...)).At(callees...),
 	)
 	if s.Kind != proof.Inbound && offered[0].Is(input) {
 		output := fix.On("sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # needed only if the firewall also filters outgoing packets", command, list).At(callers...)

@@ -363,7 +363,7 @@ func (g meeting) open() []fix.Command {
 	}
 	return remedy.Firewall(g.server,
 		fix.On("sudo %s -I INPUT -p tcp%s --dport %s -j ACCEPT   # until the firewall reloads", command, from, fix.Name(g.port)),
-		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload   # if firewalld is active", fix.Name(g.port)),
-		fix.On("sudo ufw allow %s/tcp   # if ufw is active", fix.Name(g.port)),
+		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload", fix.Name(g.port)),
+		fix.On("sudo ufw allow %s/tcp", fix.Name(g.port)),
 	)
 }

@@ -9,16 +9,36 @@ import (
 	"preflight/facts"
 )
 
-// Firewall returns the commands for the firewall programs that a node has. The first one is the
-// fix, and the others are alternatives. It returns all commands if the node's programs are unknown,
-// or if the node has none of the three programs.
+// Firewall returns the commands that open a node's firewall. It chooses by the firewall that is
+// active on the node: changes by another program are lost when the active one reloads. If that is
+// unknown, the commands for the programs that the node has are alternatives.
 func Firewall(node *facts.Node, iptables, firewalld, ufw fix.Command) []fix.Command {
+	if node == nil || node.Host == nil {
+		node = &facts.Node{Facts: facts.Facts{Host: &facts.Host{}}}
+	}
+	active, tools := node.Host.Firewalls, node.Host.Tools
+	has := func(program string) bool { return slices.Contains(tools, program) }
 	var offered []fix.Command
+	if slices.Contains(active, facts.Firewalld) {
+		offered = append(offered, firewalld)
+	}
+	if slices.Contains(active, facts.UFW) {
+		offered = append(offered, ufw)
+	}
+	switch {
+	case offered != nil:
+		return fix.Alternatives(offered...)
+	case active != nil && has("iptables"):
+		return []fix.Command{iptables}
+	case active != nil && has("nft"):
+		return []fix.Command{fix.Note("list the rules on %s with sudo nft list ruleset, and accept these packets in the chain that drops them", fix.Text(node.Name))}
+	}
+	firewalld, ufw = firewalld.Remark("if firewalld is active"), ufw.Remark("if ufw is active")
 	for _, one := range []struct {
 		program string
 		command fix.Command
 	}{{"iptables", iptables}, {"firewall-cmd", firewalld}, {"ufw", ufw}} {
-		if node != nil && node.Host != nil && slices.Contains(node.Host.Tools, one.program) {
+		if has(one.program) {
 			offered = append(offered, one.command)
 		}
 	}

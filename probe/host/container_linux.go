@@ -115,11 +115,11 @@ func parseContainerVariable(environ []byte) string {
 // runs so many.
 const mostRunning = 32
 
-// running returns the containers and DeepSpeed launches on this machine. A container is found by the
+// running returns the containers and DeepSpeed launches on this machine, and whether firewalld runs. A container is found by the
 // monitor process that an engine runs for it. running asks an engine only for the names of
 // containers that may be those of the ranks. Processes of other users may be hidden, by the mount
 // option hidepid.
-func running(ctx context.Context, o machine.Options) (containers []facts.RunningContainer, launches []facts.RunningLaunch) {
+func running(ctx context.Context, o machine.Options) (containers []facts.RunningContainer, launches []facts.RunningLaunch, hasFirewalld bool) {
 	processes, _ := os.ReadDir(o.At("/proc")) // if /proc is unreadable, there are none
 	for _, process := range processes {
 		pid, err := strconv.Atoi(process.Name())
@@ -128,6 +128,7 @@ func running(ctx context.Context, o machine.Options) (containers []facts.Running
 		}
 		proc := o.At("/proc/" + process.Name())
 		comm := machine.Line(proc + "/comm")
+		hasFirewalld = hasFirewalld || comm == facts.Firewalld
 		isMonitor := comm == "conmon" || strings.HasPrefix(comm, "containerd-shim")
 		if !isMonitor && !strings.HasPrefix(comm, "python") {
 			continue
@@ -153,7 +154,7 @@ func running(ctx context.Context, o machine.Options) (containers []facts.Running
 			c.Name = cmp.Or(nameOf(ctx, *c), c.Name)
 		}
 	}
-	return containers, launches
+	return containers, launches, hasFirewalld
 }
 
 // nameOf asks the engine for the name of a container. It returns "" if the engine does not answer,

@@ -56,9 +56,12 @@ func CollectHost(ctx context.Context, o machine.Options) (*facts.Host, error) {
 		Uptime:       up,
 		Load:         load(o),
 	}
-	host.Containers, host.Launches = running(ctx, o)
+	var hasFirewalld bool
+	host.Containers, host.Launches, hasFirewalld = running(ctx, o)
 	if host.Container != "" {
 		host.Containers = nil
+	} else {
+		host.Firewalls = firewalls(o, hasFirewalld)
 	}
 	return host, nil
 }
@@ -75,6 +78,19 @@ func tools(o machine.Options) []string {
 		}
 	}
 	return found
+}
+
+// firewalls returns which firewalls are active. ufw has no process, so its configuration counts.
+func firewalls(o machine.Options, hasFirewalld bool) []string {
+	active := []string{} // not nil, which would mean unknown
+	if hasFirewalld {
+		active = append(active, facts.Firewalld)
+	}
+	text, _ := os.ReadFile(o.At("/etc/ufw/ufw.conf")) // without this file, ufw is not installed
+	if value, _ := machine.After(string(text), "ENABLED="); strings.EqualFold(strings.Trim(value, `"' `), "yes") {
+		active = append(active, facts.UFW)
+	}
+	return active
 }
 
 // load returns the load average of one minute, nil if the kernel does not report it.

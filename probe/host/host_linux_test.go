@@ -29,7 +29,7 @@ func TestHostOnMetal(t *testing.T) {
 		OS:           "Red Hat Enterprise Linux 8.8 (Ootpa)",
 		CPU:          facts.CPU{Model: "Intel(R) Xeon(R) Platinum 8480C", Sockets: 2, Online: 8, Quota: new(1.5)},
 		NUMA:         []facts.NUMA{{ID: 0, CPUs: "0-1,4-5", Bytes: 263820284 << 10}, {ID: 1, CPUs: "2-3,6-7", Bytes: 263820284 << 10}},
-		Tools:        []string{}, Uptime: 86400.25,
+		Tools:        []string{}, Firewalls: []string{}, Uptime: 86400.25,
 		Load: new(3.5),
 	}
 	got, err := CollectHost(t.Context(), probetest.Machine(t, "host-metal-cgroup1"))

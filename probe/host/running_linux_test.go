@@ -37,6 +37,7 @@ func TestRunning(t *testing.T) {
 		"40": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00k8s.io\x00-id\x00af1d6c0a9b3e77\x00", "41"},
 		"50": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00default\x00-id\x00bf1d6c0a9b3e77\x00", ""},
 		"70": {"python3.11", "/opt/venv/bin/python\x00-u\x00-m\x00deepspeed.launcher.launch\x00--world_info=e30=\x00--node_rank=0\x00--master_addr=10.0.0.1\x00train.py\x00--token\x00secret\x00", ""},
+		"80": {"firewalld", "/usr/bin/python3\x00-s\x00/usr/sbin/firewalld\x00", ""},
 		"71": {"python3.11", "/opt/venv/bin/python\x00-u\x00train.py\x00deepspeed.launcher.launch\x00", ""},
 		"60": {"conmon", "/usr/bin/conmon\x00-n\x00k8s_x\x00--exit-dir\x00/var/run/crio\x00", "61"},
 	} {
@@ -50,7 +51,7 @@ func TestRunning(t *testing.T) {
 	// Only containers that may be those of the ranks are worth a question. nerdctl does not answer.
 	engines := filepath.Dir(probetest.Script(t, "docker", `[ "$*" = "inspect --type container --format {{.Name}} 4f1d6c0a9b3e" ] && echo /train`))
 	t.Setenv("PATH", engines+":/usr/bin:/bin")
-	got, launches := running(t.Context(), machine.Options{Root: root, Interpreter: "/opt/conda/bin/python", WorkDir: "/work/job"})
+	got, launches, hasFirewalld := running(t.Context(), machine.Options{Root: root, Interpreter: "/opt/conda/bin/python", WorkDir: "/work/job"})
 	want := []facts.RunningContainer{
 		{Engine: "podman", Name: "train", Interpreter: true, Torch: true},
 		{Engine: "docker", Name: "train", WorkDir: true},
@@ -58,6 +59,9 @@ func TestRunning(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if !hasFirewalld {
+		t.Error("firewalld runs, and is not seen")
 	}
 	own := machine.Owner(machine.Options{Root: root}, os.Getuid())
 	if diff := cmp.Diff([]facts.RunningLaunch{{PID: 70, User: own, Interpreter: "/opt/venv/bin/python", Script: "train.py"}}, launches); diff != "" {

@@ -25,3 +25,26 @@ func TestTools(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestFirewalls checks which firewalls count as active.
+func TestFirewalls(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                                     {},
+		"# ENABLED=yes\nENABLED=no\n":          {},
+		"# comment\nENABLED=yes\nLOGLEVEL=low": {"ufw"},
+	} {
+		root := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(root, "etc/ufw"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, "etc/ufw/ufw.conf"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := firewalls(machine.Options{Root: root}, false); !slices.Equal(got, want) || got == nil {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+		if got := firewalls(machine.Options{Root: root}, true); !slices.Equal(got, append([]string{"firewalld"}, want...)) {
+			t.Errorf("%q with firewalld: %q", text, got)
+		}
+	}
+}
