@@ -103,7 +103,9 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	case meetsHere(view):
 		f.Verdict = checks.Warn
 		f.WouldSee = "training on the launching machine, while the host of the hostfile is idle"
-	case !host.Reached: // the ssh checks report the unreached host
+	// The ssh checks report an unreached host. Without a launch command, nobody said that deepspeed
+	// starts this job, and from here.
+	case !host.Reached, view.Launch.Script == "":
 		f.Verdict = checks.Warn
 	case !here || !there:
 		return []checks.Finding{checks.UnknownFor(view.Head, fmt.Sprintf(
