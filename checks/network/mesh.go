@@ -31,6 +31,7 @@ var NodeMesh = checks.Check{
 		findings := m.absent()
 		findings = append(findings, m.noRoutes()...)
 		findings = append(findings, m.partlyOpen()...)
+		findings = append(findings, fewPorts(view)...)
 		findings = append(findings, m.ownAddresses(found)...)
 		if len(m.names) > facts.FullMesh && m.tried == len(m.names)*facts.SampledPeers {
 			findings = append(findings, checks.Finding{Verdict: checks.Pass, Summary: proof.Power(len(m.names))})
@@ -64,6 +65,28 @@ func (m *meshCalls) absent() []checks.Finding {
 	}
 	for _, check := range slices.Sorted(maps.Keys(explained)) {
 		findings = append(findings, checks.Skipped(fmt.Sprintf("no node can reach the address at which ranks of %s will listen: see %s", hostfile.Fold(explained[check]), check))...)
+	}
+	return findings
+}
+
+// fewPorts warns about nodes whose kernel has fewer ports to give than the ranks may ask for. Every
+// rank listens on some of them, and every connection needs one.
+func fewPorts(view checks.View) (findings []checks.Finding) {
+	for _, node := range view.Nodes {
+		if node.Net == nil || node.Net.EphemeralHigh == 0 {
+			continue
+		}
+		ports, want := node.Net.EphemeralHigh-node.Net.EphemeralLow+1, 8*(node.Slots+1)
+		if ports < want {
+			findings = append(findings, checks.Finding{
+				Verdict: checks.Warn, Nodes: []string{node.Name},
+				Summary:  fmt.Sprintf("the kernel gives its programs only %d ports", ports),
+				Got:      fmt.Sprintf("net.ipv4.ip_local_port_range is %d %d", node.Net.EphemeralLow, node.Net.EphemeralHigh),
+				Want:     fmt.Sprintf("at least %d ports for the ranks of the node", want),
+				WouldSee: "EADDRINUSE or Cannot assign requested address, if the ranks need more",
+				Remedy:   []fix.Command{fix.On(`sudo sysctl -w net.ipv4.ip_local_port_range="32768 60999"   # until the next boot`)},
+			})
+		}
 	}
 	return findings
 }

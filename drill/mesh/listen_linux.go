@@ -61,6 +61,10 @@ func (l *Listener) Listening() []Listening { return l.listening }
 // range, and a single port might happen to be in that part.
 const portsEach = 3
 
+// smallRange is the number of ports below which an address gets only one port. The launch may need
+// all others, and so may the calls of this test.
+const smallRange = 64
+
 // open listens on one port in each part of low to high, or on no port at all. If by is set, the
 // sockets accept connections only on that interface.
 func (l *Listener) open(address, by string, low, high int) (ports []int, err error) {
@@ -68,13 +72,14 @@ func (l *Listener) open(address, by string, low, high int) (ports []int, err err
 	if err != nil {
 		return nil, errors.New("it is not an IP address")
 	}
-	if high-low+1 < portsEach {
-		return nil, fmt.Errorf("the ephemeral port range %d to %d is too small", low, high)
+	parts := portsEach
+	if high-low+1 < smallRange {
+		parts = 1
 	}
 	var opened []int
-	for i := range portsEach {
-		from := low + i*(high-low+1)/portsEach
-		to := low + (i+1)*(high-low+1)/portsEach // exclusive upper bound
+	for i := range parts {
+		from := low + i*(high-low+1)/parts
+		to := low + (i+1)*(high-low+1)/parts // exclusive upper bound
 		fd, port, err := listenBetween(ip, by, from, to)
 		if err == nil {
 			opened = append(opened, fd)

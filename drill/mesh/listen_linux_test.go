@@ -141,7 +141,7 @@ func TestOpen(t *testing.T) {
 		{"a name", Listen{Token: "t", Node: "w1", Addresses: []string{"w1"}},
 			[]Listening{{Address: "w1", Error: "cannot listen on w1: it is not an IP address"}}, ""},
 		{"a small range", Listen{Token: "t", Node: "w1", Addresses: []string{"127.0.0.2"}, Low: 40000, High: 40001},
-			[]Listening{{Address: "127.0.0.2", Error: "cannot listen on 127.0.0.2: the ephemeral port range 40000 to 40001 is too small"}}, ""},
+			[]Listening{{Address: "127.0.0.2", Ports: make([]int, 1)}}, ""},
 		{"no token", Listen{Node: "w1"}, nil, "listening needs a token: without one every caller would pass as a peer"},
 		{"no node", Listen{Token: "t"}, nil, `listening needs a node name of 1 to 255 bytes, not ""`},
 	}
@@ -171,7 +171,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenFindsFreePorts checks that free ports are found in a range in which some ports are taken.
+// TestOpenFindsFreePorts checks that a free port is found in a small range in which others are taken.
 func TestOpenFindsFreePorts(t *testing.T) {
 	const address = "127.0.0.7" // only this test uses it
 	taken, err := net.Listen("tcp", address+":0")
@@ -180,7 +180,7 @@ func TestOpenFindsFreePorts(t *testing.T) {
 	}
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	listener, err := Open(Listen{Token: "t", Node: "w1", Addresses: []string{address}, Low: port - 1, High: port + 4})
+	listener, err := Open(Listen{Token: "t", Node: "w1", Addresses: []string{address}, Low: port, High: port + 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestOpenFindsFreePorts(t *testing.T) {
 	cancel()
 	listener.Serve(ended)
 	there := listener.Listening()[0]
-	if there.Error != "" || len(there.Ports) != portsEach || there.Ports[0] != port-1 {
+	if there.Error != "" || len(there.Ports) != 1 || there.Ports[0] != port+1 {
 		t.Errorf("%d is taken: %+v", port, there)
 	}
 }
