@@ -150,6 +150,7 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 			f.WouldSee = "Connection reset by peer, or a timeout of the store"
 			f.Remedy = []fix.Command{fix.On("ping -c 5 %s", fix.Host(g.host)).As(fix.Look)}
 		}
+		g.redirect(node, &f)
 		findings = append(findings, f)
 	}
 	return findings
@@ -278,6 +279,7 @@ func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Find
 	case facts.PathRefused, facts.PathReset:
 		f.Summary = fmt.Sprintf("the store on %s at %s refuses calls, although it listens", g.server.Name, g.endpoint())
 	}
+	g.redirect(first, &f)
 	return f
 }
 
@@ -348,6 +350,7 @@ func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Find
 	default:
 		f.Summary = fmt.Sprintf("its firewall drops connections to port %s", g.port)
 	}
+	g.redirect(g.caller(callers[0]), &f)
 	return f
 }
 

@@ -76,6 +76,7 @@ func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 		Neighbours:    neighbours(),
 		Counters:      hostsys.LinkCounters(o.At("/")),
 		Docker:        docker(o),
+		Rules:         rules(ctx, o),
 	}
 	for _, name := range tcpSettings {
 		if value := sysctl(o, name); value != "" {

@@ -37,6 +37,7 @@ func healthyNet(i int, names []string) *facts.Net {
 	speed := int64(100e9)
 	seen := &facts.Net{
 		Docker: &facts.Docker{},
+		Rules:  []string{},
 		Interfaces: []facts.Interface{
 			{Name: "lo", Index: 1, Up: true, Running: true, Loopback: true, MTU: 65536, Kind: "loopback", Addresses: []string{"127.0.0.1/8"}},
 			{

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"time"
+
+	"preflight/internal/hostsys"
+	"preflight/internal/lazyregexp"
+	"preflight/probe/machine"
+)
+
+const (
+	// rulesLimit is the time limit for iptables-save. kube-proxy may have made ten thousands of rules.
+	rulesLimit = 2 * time.Second
+	maxRules   = 32
+)
+
+var (
+	// notable matches rules that redirect packets, or that limit the number or the rate of
+	// connections.
+	notable = lazyregexp.New(` -j (REDIRECT|DNAT|TPROXY)\b| -m (connlimit|hashlimit|limit|recent) `)
+	// ofServices matches chains of kube-proxy and CNI plugins, which redirect only the addresses of
+	// services and containers.
+	ofServices = lazyregexp.New(`^-A (KUBE|CNI)-`)
+)
+
+// rules returns the rules of iptables that redirect packets or limit connections. It runs no program
+// if the kernel tracks no connections, because such rules need that.
+func rules(ctx context.Context, o machine.Options) []string {
+	if !machine.Exists(o.At("/proc/sys/net/netfilter/nf_conntrack_max")) {
+		return []string{}
+	}
+	for _, name := range []string{"iptables-save", "/usr/sbin/iptables-save", "/sbin/iptables-save"} {
+		if program, err := exec.LookPath(name); err == nil {
+			saved, _, err := hostsys.Child{Path: program, Limit: rulesLimit}.Run(ctx)
+			if err != nil {
+				return nil
+			}
+			return notableRules(saved)
+		}
+	}
+	return nil
+}
+
+// notableRules returns the notable rules in the output of iptables-save, each with its table.
+func notableRules(saved string) []string {
+	found, table := []string{}, ""
+	for line := range strings.Lines(saved) {
+		line = strings.TrimSpace(line)
+		if name, isTable := strings.CutPrefix(line, "*"); isTable {
+			table = name
+		}
+		if strings.HasPrefix(line, "-A ") && notable.MatchString(line) && !ofServices.MatchString(line) && len(found) < maxRules {
+			found = append(found, table+" "+line)
+		}
+	}
+	return found
+}
