@@ -154,6 +154,12 @@ type WorkDir struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// These are the values of File.Compiles.
+const (
+	CompilesAlways    = "always"
+	CompilesSometimes = "sometimes"
+)
+
 // File is one path with what exists there.
 type File struct {
 	LaunchFile
@@ -182,6 +188,10 @@ type File struct {
 	// MakesGloo reports whether a script asks for a gloo group by name: new_group(backend="gloo"),
 	// "cpu:gloo,cuda:nccl". It is set only on the launching machine.
 	MakesGloo bool `json:"makes_gloo,omitempty" fact:"own"`
+	// Compiles says whether a script, or a module next to it that it imports, compiles code while it
+	// runs: always, sometimes (after a condition), or "" if it is not known to. It is set only on
+	// the launching machine.
+	Compiles string `json:"compiles,omitempty" fact:"own"`
 }
 
 // Hjson is the result of reading a DeepSpeed configuration with hjson in the launch's interpreter.

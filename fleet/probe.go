@@ -33,7 +33,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 		Files:       prediction.Files,
 		Models:      prediction.Models,
 		Ops:         job.possibleOps(),
-		Modules:     launch.Modules(job.scriptImports()),
+		Modules:     launch.Modules(job.script().Imports),
 		Exports:     map[string]string{},
 	}
 	if job.Head != nil {
@@ -81,18 +81,21 @@ func (job Job) triedExports() (names []string) {
 	return names
 }
 
-// scriptImports returns what the script imports, as read on the launching machine.
-func (job Job) scriptImports() []string {
+// script returns the launching machine's copy of the script, or an empty File if it was not read.
+func (job Job) script() *facts.File {
 	if job.Head == nil || job.Head.Files == nil {
-		return nil
+		return &facts.File{}
 	}
-	for _, file := range job.Head.Files.Files {
+	for i, file := range job.Head.Files.Files {
 		if file.Role == facts.RoleScript {
-			return file.Imports
+			return &job.Head.Files.Files[i]
 		}
 	}
-	return nil
+	return &facts.File{}
 }
+
+// compiles reports whether the ranks may compile code for torch.compile or Triton.
+func (job Job) compiles() bool { return job.Prediction.Compiles(job.script()) != "" }
 
 // possibleOps returns the ops that DeepSpeed may have to compile. If the user has set no
 // accelerator, the nodes may turn out to have none. In that case DeepSpeed compiles the CPU's
@@ -108,8 +111,8 @@ func (job Job) possibleOps() []string {
 // unneeded maps each section that does not matter for this launch to the reason.
 func (job Job) unneeded() map[facts.Section]string {
 	not := map[facts.Section]string{}
-	if len(job.possibleOps()) == 0 {
-		not[facts.SectionToolchain] = "the launch is not known to need any DeepSpeed op"
+	if len(job.possibleOps()) == 0 && !job.compiles() {
+		not[facts.SectionToolchain] = "the launch is not known to compile anything"
 	}
 	if job.Prediction.Accelerator == "cpu" && !job.Prediction.AcceleratorAssumed {
 		not[facts.SectionNVML] = "accelerator cpu: the GPU driver is not asked" // without this, a GPU driver that hangs would delay the probe

@@ -20,4 +20,15 @@ var installationFaults = []planted{
 	{name: "deepspeed-module-empty", steps: sh("w2", `alone "$site"; : >"$site/deepspeed/runtime/engine.py"`), trains: "c10d", dies: "pdsh"},
 	{name: "deepspeed-without-runtime", steps: sh("w2", `alone "$site"; rm -r "$site/deepspeed/runtime"`), trains: "c10d", dies: "pdsh"},
 	{name: "pydantic-core-empty", steps: sh("w2", `alone "$site"; : >"$(find "$site/pydantic_core" -name '*.so')"`), trains: "c10d", dies: "pdsh"},
+
+	{name: "torch-compile", files: compiling, trains: "pdsh"},
+	{name: "torch-compile-no-compiler", nodes: 3, files: compiling, steps: sh("w2", `alone /usr/bin; rm /usr/bin/c++* /usr/bin/g++* /usr/bin/gcc* /usr/bin/cc`), dies: "pdsh c10d"},
+	{name: "torch-compile-no-headers", files: compiling, steps: sh("w2", `alone /usr/include; rm -r /usr/include/python3*`), dies: "c10d"},
+	{name: "torch-compile-no-compiler-needed", files: importing("import torch\nif len(__file__) < 3:\n    torch.compile(print)\n"), steps: change("w2", hide("/usr/bin/g++")), trains: "c10d"},
+	{name: "torch-compile-beside", files: map[string]string{"train.py": "import double\n" + string(training), "double.py": doubling}, steps: change("w2", hide("/usr/bin/g++")), dies: "c10d"},
 }
+
+// doubling is code that torch.compile compiles with a C++ compiler on the CPU.
+const doubling = "import torch\n\n\n@torch.compile\ndef doubled(x):\n    return torch.sin(x) * 2\n\n\ndoubled(torch.ones(64))\n"
+
+var compiling = importing(doubling)

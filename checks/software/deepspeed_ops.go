@@ -31,10 +31,18 @@ var DeepSpeedOps = checks.Check{
 
 func judgeOps(view checks.View) []checks.Finding {
 	needed := view.Launch.Ops()
-	if len(needed) == 0 {
+	compiler := runtimeCompiler(view)
+	if len(needed) == 0 && compiler == "" {
 		return checks.Skipped("the launch needs no compiled DeepSpeed op")
 	}
 	var findings []checks.Finding
+	for _, node := range view.Nodes {
+		findings = append(findings, lacksCompiler(view, node, compiler)...)
+	}
+	told := slices.Clone(findings)
+	if len(needed) == 0 {
+		return findings
+	}
 	compiled := false
 	for _, node := range view.Nodes {
 		ops := compare.Without(needed, func(op string) bool { return node.Python != nil && node.Python.Ops[op] })
@@ -42,7 +50,8 @@ func judgeOps(view checks.View) []checks.Finding {
 			continue
 		}
 		compiled = true
-		tools := opTools{node.Toolchain, view, node, ops}
+		lacksAll := slices.ContainsFunc(told, func(f checks.Finding) bool { return f.Nodes[0] == node.Name && node.Toolchain.CXX == "" })
+		tools := opTools{node.Toolchain, view, node, ops, lacksAll}
 		found := slices.Concat(tools.compiler(), tools.toolkit(), tools.directory(), tools.lock())
 		if slices.Equal(ops, []string{launch.CommOp}) && !callsDeepSpeed(view, node) {
 			for i := range found { // a script that only uses torch needs none of the tools
@@ -53,7 +62,7 @@ func judgeOps(view checks.View) []checks.Finding {
 		}
 		findings = append(findings, found...)
 	}
-	if !compiled {
+	if !compiled && compiler == "" {
 		return checks.Skipped("the installed deepspeed already contains every op that the launch needs: " + strings.Join(needed, ", "))
 	}
 	return findings
@@ -221,6 +230,7 @@ type opTools struct {
 	view checks.View
 	node *facts.Node
 	ops  []string // the ops that must be compiled on the node
+	told bool     // another finding says that there is no compiler
 }
 
 func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks.Finding {
@@ -235,7 +245,7 @@ func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks
 
 // compiler checks the tools that every op needs.
 func (t opTools) compiler() (findings []checks.Finding) {
-	if t.CXX == "" {
+	if t.CXX == "" && !t.told {
 		failed := fmt.Sprintf("RuntimeError: Error building extension '%s'", t.ops[0])
 		findings = append(findings, t.unlessBuilt(t.lacks("no C++ compiler found", failed, fix.Install(fix.On, remedy.SystemOf(t.node), "build-essential", "gcc-c++")...)))
 	}
@@ -248,7 +258,7 @@ func (t opTools) compiler() (findings []checks.Finding) {
 		}
 		findings = append(findings, f)
 	}
-	if !t.PythonH {
+	if findings = append(findings, headersUnknown(t.node)...); !t.PythonH && t.Include != "" {
 		findings = append(findings, t.unlessBuilt(t.lacks("Python's headers are not installed", "fatal error: Python.h: No such file or directory", fix.Install(fix.On, remedy.SystemOf(t.node), "python3-dev", "python3-devel")...)))
 	}
 	if slices.Contains(t.ops, "async_io") && !t.LibAIO {

@@ -188,6 +188,9 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 			file.Imports, file.Needs = imports(string(text), isIn(o.At(machine.ScriptDirectory(o))))
 			file.Code = codeDigest(text)
 			file.MakesGloo = o.Head && makesGloo(text)
+			if o.Head {
+				file.Compiles = compiles(string(text), o.At(machine.ScriptDirectory(o)), file.Imports)
+			}
 		}
 	case named.Role == facts.RoleConfig && o.Head:
 		file.Text = configText(path)

@@ -30,10 +30,12 @@ func CollectToolchain(ctx context.Context, o machine.Options) (*facts.Toolchain,
 		tools.CUDA = cudaVersion(ctx, o, tools.CUDAHome, tools.NVCC)
 	}
 	tools.CXX, tools.CXXVersion = cxxCompiler(ctx, o)
+	tools.InductorCXX, tools.TritonCC = firstOf(o, "CXX", "g++"), firstOf(o, "CC", "gcc", "clang")
 	if path, err := o.LookPath("ninja"); err == nil {
 		tools.Ninja = path
 	}
 	build := askBuild(ctx, o.Interpreter)
+	tools.Include = build.include
 	tools.PythonH = build.include != "" && machine.Exists(filepath.Join(build.include, "Python.h"))
 	tools.LibAIO = hasLibAIO(o, build.prefix)
 	tools.Extensions = machine.TorchExtensions(o.Getenv, o.WorkDir, machine.Session(o).Home)
@@ -143,6 +145,23 @@ func cxxCompiler(ctx context.Context, o machine.Options) (path, version string) 
 		return path, ""
 	}
 	return path, machine.FirstWord(output)
+}
+
+// firstOf returns the program that a variable names, or else the first of some programs that is in
+// PATH. It returns "" if there is none.
+//
+// Source: torch/_inductor/cpp_builder.py, get_cpp_compiler, 2.15.0; triton/runtime/build.py, _build,
+// 3.0.0 and 3.9.0. Both take the variable's value as it is.
+func firstOf(o machine.Options, variable string, names ...string) string {
+	if value, set := o.LookupEnv(variable); set {
+		names = append([]string{}, strings.Fields(value)[:min(1, len(strings.Fields(value)))]...)
+	}
+	for _, name := range names {
+		if path, err := o.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
 }
 
 // pythonBuild holds what an interpreter uses to compile extensions.

@@ -30,7 +30,7 @@ func unset(t *testing.T, names ...string) {
 // noToolchain sets up an environment in which no variable leads to a tool.
 func noToolchain(t *testing.T) {
 	t.Helper()
-	unset(t, "CUDA_HOME", "CUDA_PATH", "CXX", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "CFLAGS", "LDFLAGS", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME")
+	unset(t, "CUDA_HOME", "CUDA_PATH", "CC", "CXX", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "CFLAGS", "LDFLAGS", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME")
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 }
@@ -248,7 +248,7 @@ func TestCollectToolchain(t *testing.T) {
 	bin, include := os.Getenv("PATH"), t.TempDir()
 	probetest.Write(t, machine.Options{Root: include}, map[string]string{"Python.h": ""})
 	for name, body := range map[string]string{
-		"c++": "echo 13.1.0", "ninja": "", "python3": "printf 'preflight " + include + "\\npreflight /conda\\npreflight py311\\npreflight\\n'",
+		"c++": "echo 13.1.0", "ninja": "", "g++": "", "clang": "", "python3": "printf 'preflight " + include + "\\npreflight /conda\\npreflight py311\\npreflight\\n'",
 	} {
 		probetest.Program(t, filepath.Join(bin, name), "#!/bin/sh\n"+body)
 	}
@@ -264,7 +264,8 @@ func TestCollectToolchain(t *testing.T) {
 	}
 	want := &facts.Toolchain{
 		CUDAHome: "/opt/cuda", CUDAFrom: "CUDA_HOME", NVCC: "/opt/cuda/bin/nvcc", CUDA: "12.1",
-		CXX: bin + "/c++", CXXVersion: "13.1.0", Ninja: bin + "/ninja", PythonH: true, LibAIO: true,
+		CXX: bin + "/c++", CXXVersion: "13.1.0", Ninja: bin + "/ninja", PythonH: true, Include: include, LibAIO: true,
+		InductorCXX: bin + "/g++", TritonCC: bin + "/clang",
 		Extensions: os.Getenv("HOME") + "/.cache/torch_extensions",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -107,7 +107,7 @@ func Node(i int, names []string) facts.Node {
 			NVML:   healthyNVML(i),
 			Toolchain: &facts.Toolchain{
 				CUDAHome: "/usr/local/cuda", CUDAFrom: "/usr/local/cuda", NVCC: "/usr/local/cuda/bin/nvcc", CUDA: "12.4",
-				CXX: "/usr/bin/c++", CXXVersion: "11.4.0", Ninja: "/usr/bin/ninja", PythonH: true, LibAIO: true, Extensions: "/scratch/torch_extensions",
+				CXX: "/usr/bin/c++", CXXVersion: "11.4.0", Ninja: "/usr/bin/ninja", InductorCXX: "/usr/bin/g++", TritonCC: "/usr/bin/gcc", PythonH: true, Include: "/usr/include/python3.11", LibAIO: true, Extensions: "/scratch/torch_extensions",
 				Builds: healthyBuilds(),
 			},
 
