@@ -153,12 +153,12 @@ type Toolchain struct {
 	// $CXX, else g++ for Inductor; $CC, else gcc or clang for Triton.
 	InductorCXX string `json:"inductor_cxx,omitempty"`
 	TritonCC    string `json:"triton_cc,omitempty"`
-	Ninja      string `json:"ninja"`                     // path of ninja in PATH, "" if not found
-	PythonH    bool   `json:"python_h"`                  // the interpreter's headers are installed
-	Include    string `json:"include,omitempty"`         // the directory in which they must be, "" if the interpreter did not say
-	LibAIO     bool   `json:"libaio"`                    // libaio.h and libaio.so exist, which async_io needs
-	Extensions string `json:"extensions"`                // where torch keeps compiled extensions: TORCH_EXTENSIONS_DIR, else ~/.cache/torch_extensions
-	Lock       string `json:"lock,omitempty" fact:"own"` // an abandoned lock in Extensions, for which a build waits forever
+	Ninja       string `json:"ninja"`                     // path of ninja in PATH, "" if not found
+	PythonH     bool   `json:"python_h"`                  // the interpreter's headers are installed
+	Include     string `json:"include,omitempty"`         // the directory in which they must be, "" if the interpreter did not say
+	LibAIO      bool   `json:"libaio"`                    // libaio.h and libaio.so exist, which async_io needs
+	Extensions  string `json:"extensions"`                // where torch keeps compiled extensions: TORCH_EXTENSIONS_DIR, else ~/.cache/torch_extensions
+	Lock        string `json:"lock,omitempty" fact:"own"` // an abandoned lock in Extensions, for which a build waits forever
 	// Builds lists the directories in which the launch's ops are compiled, by op. Built lists the
 	// ops that are already compiled in them.
 	Builds []Place  `json:"builds,omitempty" fact:"key=role"`

@@ -21,6 +21,8 @@ var installationFaults = []planted{
 	{name: "deepspeed-without-runtime", steps: sh("w2", `alone "$site"; rm -r "$site/deepspeed/runtime"`), trains: "c10d", dies: "pdsh"},
 	{name: "pydantic-core-empty", steps: sh("w2", `alone "$site"; : >"$(find "$site/pydantic_core" -name '*.so')"`), trains: "c10d", dies: "pdsh"},
 
+	{name: "library-of-another-release", steps: sh("w2", `mkdir /root/lib; echo 'int nothing;' | gcc -shared -x c - -o /root/lib/libstdc++.so.6 -Wl,-soname,libstdc++.so.6; echo export LD_LIBRARY_PATH=/root/lib >>/root/.bashrc`), dies: "pdsh"},
+
 	{name: "torch-compile", files: compiling, trains: "pdsh"},
 	{name: "torch-compile-no-compiler", nodes: 3, files: compiling, steps: sh("w2", `alone /usr/bin; rm /usr/bin/c++* /usr/bin/g++* /usr/bin/gcc* /usr/bin/cc`), dies: "pdsh c10d"},
 	{name: "torch-compile-no-headers", files: compiling, steps: sh("w2", `alone /usr/include; rm -r /usr/include/python3*`), dies: "c10d"},

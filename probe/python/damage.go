@@ -201,7 +201,11 @@ sys.modules["os"]._exit(0)
 // tryImport imports a module as the launch will. It returns the error of the import, or that it
 // worked. It returns neither if there was not enough time.
 func tryImport(ctx context.Context, interpreter, module, dir string) (failed string, worked bool) {
-	stdout, stderr, err := hostsys.Child{Path: interpreter, Args: []string{"-B", "-c", importCode, module}, Dir: dir}.Run(ctx)
+	return tryImportIn(ctx, nil, interpreter, module, dir)
+}
+
+func tryImportIn(ctx context.Context, env []string, interpreter, module, dir string) (failed string, worked bool) {
+	stdout, stderr, err := hostsys.Child{Path: interpreter, Args: []string{"-B", "-c", importCode, module}, Dir: dir, Env: env}.Run(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return "", false

@@ -92,3 +92,23 @@ import them
 		t.Errorf("damaged %+v, want none", got)
 	}
 }
+
+func TestInTheWay(t *testing.T) {
+	dir := probetest.Plant(t, "-- libgomp.so.1 --\n-- libjpeg.so --\n")
+	const fails = "ImportError: undefined symbol: GOMP_barrier"
+	works := "echo preflight imported\n"
+	for code, want := range map[string]string{
+		works: "",
+		`if [ -n "$LD_LIBRARY_PATH" ]; then echo '` + fails + `' >&2; exit 1; fi; ` + works: fails + " (LD_LIBRARY_PATH leads to " + dir + "/libgomp.so.1)",
+		"echo 'ImportError: typing_extensions' >&2; exit 1\n":                               "",
+	} {
+		t.Setenv("LD_LIBRARY_PATH", dir)
+		if got := inTheWay(t.Context(), probetest.Script(t, "python3", code), "/"); got != want {
+			t.Errorf("%s: %q, want %q", code, got, want)
+		}
+	}
+	t.Setenv("LD_LIBRARY_PATH", t.TempDir())
+	if got := inTheWay(t.Context(), "/bin/false", "/"); got != "" {
+		t.Errorf("without such a library: %q", got)
+	}
+}

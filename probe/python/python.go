@@ -7,6 +7,7 @@
 package python
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -123,7 +124,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 		python.Elsewhere = elsewhere(ctx, o, python.Path, dir)
 	}
 	if python.Torch != nil && torchDir != "" {
-		python.Torch.Unloadable = unloadable(ctx, python.Executable, torchDir, dir)
+		python.Torch.Unloadable = cmp.Or(unloadable(ctx, python.Executable, torchDir, dir), inTheWay(ctx, python.Executable, dir))
 	}
 	if python.Torch != nil && python.Packages["torch"] == "" {
 		python.Packages["torch"] = python.Torch.Version // a source tree has no metadata, so the version is set here
