@@ -94,33 +94,38 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) rendezvous.Repor
 	return report
 }
 
-// Hang reports which ranks are missing from a job that hangs, based on the processes on the
-// launch's nodes. It neither contacts nor signals these processes.
-func Hang(ctx context.Context, job Job) hang.Report {
+// Hang reports which ranks are missing from a job that hangs or which rank the others wait for, based
+// on the processes on the launch's nodes. It signals none of them. If all ranks have met and nothing
+// moves, it also reads their Python stacks on nodes where py-spy is installed, without stopping a rank
+// and without the values of variables. The report contains the stacks if stacks is true.
+func Hang(ctx context.Context, job Job, stacks bool) hang.Report {
 	var nodes []hang.Node
-	for _, node := range fleet.ListJobs(ctx, job.work(), 0) {
-		nodes = append(nodes, hang.Node(node))
+	for _, node := range fleet.WatchJobs(ctx, job.work()) {
+		nodes = append(nodes, hang.Node{Node: node.Node, Jobs: node.Jobs, Lost: node.Lost})
 	}
-	return judgeHang(ctx, job, nodes, "")
-}
-
-// ReadStacks adds the Python stacks of the ranks that a report names, on nodes where py-spy is
-// installed. It stops no rank and does not read the values of variables.
-func ReadStacks(ctx context.Context, job Job, r *hang.Report) {
+	report := judgeHang(ctx, job, nodes, "")
+	if !report.Still && !stacks {
+		return report
+	}
 	pids := map[string][]int{}
-	for _, n := range r.Named {
+	for _, n := range report.Named {
 		pids[n.Node] = append(pids[n.Node], n.PID)
 	}
-	by := fleet.ReadStacks(ctx, job.work(), pids)
-	for i := range r.Named {
-		n := &r.Named[i]
-		at := slices.IndexFunc(by[n.Node], func(s facts.Stack) bool { return s.PID == n.PID })
-		if at < 0 {
-			n.Stack = &facts.Stack{PID: n.PID, Problem: "the connection to the node was lost"}
-			continue
+	read := fleet.ReadStacks(ctx, job.work(), pids)
+	for i := range nodes {
+		if nodes[i].Stacks = read[nodes[i].Name]; nodes[i].Stacks == nil {
+			for _, pid := range pids[nodes[i].Name] {
+				nodes[i].Stacks = append(nodes[i].Stacks, facts.Stack{PID: pid, Problem: "the connection to the node was lost"})
+			}
 		}
-		n.Stack = &by[n.Node][at]
 	}
+	report = judgeHang(ctx, job, nodes, "")
+	if !stacks {
+		for i := range report.Named {
+			report.Named[i].Stack = nil
+		}
+	}
+	return report
 }
 
 func judgeHang(ctx context.Context, job Job, nodes []hang.Node, endpoint string) hang.Report {

@@ -95,9 +95,10 @@ func (e Endpoint) Run(ctx context.Context) facts.Endpoint {
 }
 
 // Listing asks for the processes of launches, and for the processes at a port. A port of 0 stands
-// for no port.
+// for no port. If Watch is positive, the agent also watches for that time what the ranks do.
 type Listing struct {
-	Port int `json:"port"`
+	Port  int           `json:"port"`
+	Watch time.Duration `json:"watch,omitempty"`
 }
 
 // Listed holds the processes, or the reason why they could not be listed.
@@ -112,7 +113,7 @@ func (l Listing) Run(ctx context.Context) Listed {
 	if err != nil {
 		return Listed{Problem: "cannot read the node's own addresses: " + err.Error()}
 	}
-	seen, err := jobs.Look(ctx, probe.Options{}, l.Port, own)
+	seen, err := jobs.Look(ctx, probe.Options{}, l.Port, own, l.Watch)
 	if err != nil {
 		return Listed{Problem: err.Error()}
 	}

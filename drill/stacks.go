@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,8 @@ const (
 	// stackTime is py-spy's time limit for one process. py-spy needs a second, and uses the symbols
 	// of the process's Python.
 	stackTime = 5 * time.Second
+	// stackGap is the time between the two dumps of a process.
+	stackGap = time.Second
 	// stacksAtOnce is small so that py-spy does not slow down a node that trains.
 	stacksAtOnce = 2
 	// mostStackLines is the maximum number of lines of a stack. Any waiting rank has fewer.
@@ -36,7 +39,7 @@ type Stacks struct {
 	Deadline time.Duration `json:"deadline"`
 }
 
-// Run makes py-spy read each process, if py-spy is installed. It does not stop the process. It
+// Run makes py-spy read each process twice, if py-spy is installed. It does not stop the process. It
 // reads no values of variables, because they could be confidential.
 func (s Stacks) Run(ctx context.Context) []facts.Stack {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
@@ -62,13 +65,29 @@ func stackOf(ctx context.Context, pid int) facts.Stack {
 		stack.Problem = err.Error()
 		return stack
 	}
-	out, errs, err := hostsys.Child{Path: program, Args: []string{"dump", "--nonblocking", "--pid", fmt.Sprint(pid)}, Limit: stackTime}.Run(ctx)
-	if err != nil {
-		stack.Problem = "py-spy: " + cmp.Or(lastLine(errs), err.Error())
+	if stack, err = dumpOf(ctx, program, pid); err != nil {
+		stack.Problem = err.Error()
 		return stack
 	}
-	stack.Lines = threads(out)
+	select {
+	case <-time.After(stackGap):
+	case <-ctx.Done():
+	}
+	if again, err := dumpOf(ctx, program, pid); err == nil {
+		stack.Changed = !slices.Equal(stack.First(), again.First())
+	}
 	return stack
+}
+
+// dumpOf returns one dump of a process.
+func dumpOf(ctx context.Context, program string, pid int) (facts.Stack, error) {
+	stack := facts.Stack{PID: pid}
+	out, errs, err := hostsys.Child{Path: program, Args: []string{"dump", "--nonblocking", "--pid", fmt.Sprint(pid)}, Limit: stackTime}.Run(ctx)
+	if err != nil {
+		return stack, errors.New("py-spy: " + cmp.Or(lastLine(errs), err.Error()))
+	}
+	stack.Lines = threads(out)
+	return stack, nil
 }
 
 // pySpy returns the path of py-spy. It searches PATH, and the directory of the interpreter with

@@ -2,6 +2,11 @@
 
 package facts
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Jobs holds the distributed launches that run on one machine. preflight reads them from /proc and
 // from torch's build directories. It neither contacts nor disturbs any process.
 type Jobs struct {
@@ -13,6 +18,9 @@ type Jobs struct {
 	Ports []JobPort `json:"ports"`
 	// Left is how many processes were left out because of the limit.
 	Left int `json:"left,omitempty"`
+	// NCCL holds what NCCL's RAS service answered, first and last. It is nil if no rank of this
+	// machine offers the service, or if another machine was asked.
+	NCCL *RAS `json:"nccl,omitempty"`
 }
 
 // These are the values of JobProcess.Kind: the roles that a process can have in a job.
@@ -41,6 +49,11 @@ type JobProcess struct {
 	Busy bool `json:"busy,omitempty"`
 	// WaitsIn is the kernel function in which the process's first thread sleeps, "" if unknown.
 	WaitsIn string `json:"waits_in,omitempty"`
+	// Reads is the file, terminal, pipe or HOST:PORT from which the first thread reads, or which it
+	// locks. It is "" if the thread does neither, or if this user may not see it.
+	Reads string `json:"reads,omitempty"`
+	// Watch holds what the process did while the agent watched it. It is nil if the agent did not.
+	Watch *Watch `json:"watch,omitempty"`
 	// Tracer is the ID of the process that traces this one, such as a debugger; 0 for none.
 	Tracer int `json:"tracer,omitempty"`
 	// Apart reports whether the process is in another network namespace than preflight, such as a
@@ -55,6 +68,8 @@ type JobProcess struct {
 	// Torch reports whether the process has loaded torch's library. It is nil if that cannot be
 	// read.
 	Torch *bool `json:"torch,omitempty"`
+	// NCCL reports whether the process has loaded NCCL's library.
+	NCCL bool `json:"nccl,omitempty"`
 	// Compiles is the op that a child process is compiling. CompilesFor is for how many seconds the
 	// child has been compiling it.
 	Compiles    string  `json:"compiles,omitempty"`
@@ -70,6 +85,64 @@ type JobProcess struct {
 	// Unread says why the process's environment or its sockets could not be read: "permission
 	// denied".
 	Unread string `json:"unread,omitempty"`
+}
+
+// Watch holds what a process did during a few seconds.
+type Watch struct {
+	Seconds float64 `json:"seconds" unit:"s"`
+	CPU     float64 `json:"cpu"` // number of CPUs that the process itself used, on average
+	// Files is how many bytes it and the processes below it read and wrote with read and write. It
+	// is nil if this user may not see it.
+	Files *int64 `json:"files,omitempty" unit:"bytes"`
+	// Flows lists its TCP connections, except those to the rendezvous, the busiest first. It is nil
+	// if they are unknown, as in another network namespace.
+	Flows []JobFlow `json:"flows,omitempty"`
+	// Workers lists the Python processes below it, such as those of a DataLoader.
+	Workers []JobWorker `json:"workers,omitempty"`
+}
+
+// JobFlow is a TCP connection of a rank, with the bytes that it carried in both directions during a
+// few seconds.
+type JobFlow struct {
+	Remote     string `json:"remote"`
+	RemotePort int    `json:"remote_port"`
+	Bytes      int64  `json:"bytes" unit:"bytes"`
+	// Unread is how much the kernel has received and the rank has not read. Unsent is how much the
+	// rank has written and the other end has not acknowledged.
+	Unread int `json:"unread,omitempty" unit:"bytes"`
+	Unsent int `json:"unsent,omitempty" unit:"bytes"`
+}
+
+// JobWorker is a process that a rank has started.
+type JobWorker struct {
+	PID     int     `json:"pid"`
+	State   string  `json:"state"`
+	WaitsIn string  `json:"waits_in,omitempty"`
+	CPU     float64 `json:"cpu"` // number of CPUs that it used, on average
+}
+
+// RAS holds the answers of NCCL's RAS service about all processes of a job.
+type RAS struct {
+	Address string `json:"address"`
+	Problem string `json:"problem,omitempty"` // why there is no answer
+	// Silent lists the processes that do not answer the service. Their host is an address, and their
+	// process ID is that in their own container.
+	Silent []RASRank `json:"silent,omitempty"`
+	// Behind lists the ranks that have launched fewer collectives than other ranks of their
+	// communicator, at both times.
+	Behind []RASRank `json:"behind,omitempty"`
+	// Moved reports whether a rank launched collectives between the two answers. It is nil if the
+	// answers do not tell: NCCL before 2.28.7 has no counts if all ranks are at the same collective.
+	Moved *bool `json:"moved,omitempty"`
+}
+
+// RASRank is a process in an answer of NCCL's RAS service.
+type RASRank struct {
+	Host string `json:"host"`
+	PID  int    `json:"pid"`
+	// Collectives says what it has launched, such as "AllReduce 41 of 42".
+	Collectives string `json:"collectives,omitempty"`
+	Dead        bool   `json:"dead,omitempty"` // NCCL has given it up
 }
 
 // BuildLock is the lock file that torch creates while it builds an op.
@@ -142,6 +215,21 @@ type Stack struct {
 	Lines []string `json:"lines,omitempty"` // each thread is followed by its frames, innermost first
 	// Problem says why the stack is unknown: py-spy is missing, or the error that py-spy printed.
 	Problem string `json:"problem,omitempty"`
+	// Changed reports whether the first thread was elsewhere a second later.
+	Changed bool `json:"changed,omitempty"`
+}
+
+// First returns the frames of the process's first thread, innermost first, or nil if there are none.
+func (s Stack) First() (frames []string) {
+	first := false
+	for _, line := range s.Lines {
+		if strings.HasPrefix(line, "Thread ") {
+			first = strings.Contains(line, `"MainThread"`) || strings.HasPrefix(line, fmt.Sprintf("Thread %d ", s.PID))
+		} else if first {
+			frames = append(frames, line)
+		}
+	}
+	return frames
 }
 
 // Gathering holds what the torchrun launchers of a run have agreed on so far, according to their

@@ -54,7 +54,7 @@ func (job Job) askEndpoint(ctx context.Context, endpoint string) (here facts.End
 	own.Go(func() { here = drill.Identify(ctx, endpoint, endpointTime) })
 	job.askAll(ctx, Asking, jobsTime+endpointTime, func(i int) *facts.Node { return &nodes[i].Node }, func(ctx context.Context, at *remote.Agent, i int) error {
 		node := &nodes[i]
-		node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // the code below reports a lost agent
+		node.Jobs, node.JobsLost, _ = listJobs(ctx, at, agent.Listing{Port: port(endpoint)}) // the code below reports a lost agent
 		seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime, Of: runAt(node.Jobs, port(endpoint))})
 		if err != nil {
 			node.Lost = lostReason(err)

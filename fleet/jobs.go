@@ -19,6 +19,13 @@ import (
 // thousands of processes takes a second.
 const jobsTime = 10 * time.Second
 
+// watching is for how long a node watches what the ranks do, and watchTime is the time limit for
+// this. NCCL's RAS service may need several seconds to answer twice if a rank does not answer it.
+const (
+	watching  = 2 * time.Second
+	watchTime = jobsTime + 25*time.Second
+)
+
 // stacksTime is how long a node may take to read the Python stacks of its ranks. A node usually has
 // eight ranks, and py-spy reads two at a time.
 const stacksTime = 20 * time.Second
@@ -30,11 +37,10 @@ type JobsOn struct {
 	Lost string      // why a node that was reached could not list them
 }
 
-// ListJobs lists the processes of launches and the processes at a port, on all nodes at the same
-// time. A port of 0 stands for no port. ListJobs neither contacts nor signals any of these
-// processes.
-func ListJobs(ctx context.Context, job Job, port int) []JobsOn {
-	nodes, stood := hostsys.RepeatAfterStandstill(ctx, func(ctx context.Context) []JobsOn { return job.listJobs(ctx, port) })
+// WatchJobs lists the processes of launches, on all nodes at the same time, and watches for two
+// seconds what the ranks do. It signals none of these processes.
+func WatchJobs(ctx context.Context, job Job) []JobsOn {
+	nodes, stood := hostsys.RepeatAfterStandstill(ctx, job.watchJobs)
 	if len(stood) > 1 {
 		for i := range nodes {
 			nodes[i].Jobs, nodes[i].Lost = nil, stood[1].Error()
@@ -60,10 +66,10 @@ func ReadStacks(ctx context.Context, job Job, pids map[string][]int) map[string]
 	return by
 }
 
-func (job Job) listJobs(ctx context.Context, port int) []JobsOn {
+func (job Job) watchJobs(ctx context.Context) []JobsOn {
 	nodes := make([]JobsOn, len(job.Prediction.Hosts))
-	job.askAll(ctx, Looking, jobsTime, func(i int) *facts.Node { return &nodes[i].Node }, func(ctx context.Context, at *remote.Agent, i int) (err error) {
-		nodes[i].Jobs, nodes[i].Lost, err = listJobs(ctx, at, port)
+	job.askAll(ctx, Looking, watchTime, func(i int) *facts.Node { return &nodes[i].Node }, func(ctx context.Context, at *remote.Agent, i int) (err error) {
+		nodes[i].Jobs, nodes[i].Lost, err = listJobs(ctx, at, agent.Listing{Watch: watching})
 		return err
 	})
 	return nodes
@@ -71,8 +77,8 @@ func (job Job) listJobs(ctx context.Context, port int) []JobsOn {
 
 // listJobs makes an agent list the processes. lost says why the agent could not list them. err is
 // set if the agent itself is lost.
-func listJobs(ctx context.Context, at *remote.Agent, port int) (seen *facts.Jobs, lost string, err error) {
-	listed, err := agent.ListJobs.Ask(ctx, at, agent.Listing{Port: port})
+func listJobs(ctx context.Context, at *remote.Agent, listing agent.Listing) (seen *facts.Jobs, lost string, err error) {
+	listed, err := agent.ListJobs.Ask(ctx, at, listing)
 	if err != nil {
 		return nil, lostReason(err), err
 	}

@@ -127,7 +127,7 @@ func isAlive(who facts.Gatherer) bool {
 // placeOf returns the rendezvous settings and the node rank of a launcher on this machine.
 func placeOf(t *testing.T, pid int) facts.Meeting {
 	t.Helper()
-	seen, err := jobs.Look(t.Context(), probe.Options{}, 0, nil)
+	seen, err := jobs.Look(t.Context(), probe.Options{}, 0, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func hangCommand() *cobra.Command {
 	var stacks bool
 	cmd := &cobra.Command{
 		Use:   "hang -H hostfile",
-		Short: "Find the missing ranks of a job that hangs",
+		Short: "Find the rank for which a hanging job waits",
 		Long: `Find out why a running job hangs, whichever launcher started it. hang reports:
 
   - nodes on which none of the job's processes is running
@@ -24,13 +24,16 @@ func hangCommand() *cobra.Command {
   - ranks that have exited or are stopped
   - ranks that get no answer from the rendezvous
   - ranks that are still compiling or loading
+  - the rank for which the others wait, if all ranks have met and nothing moves
 
-hang reads only /proc and torch's build locks. It does not signal or trace any process. To
-see another user's ranks, log in as that user or as root. With --stacks, hang also prints
-Python stacks from nodes that have py-spy, without stopping any process.
+For the last one, hang watches the ranks for two seconds: what each waits for, its CPU time, and
+what its connections and files carry. hang also asks NCCL's RAS service, which NCCL 2.24 and
+newer have. On nodes with py-spy ("pip install py-spy"), hang reads at which line of Python each
+rank is. hang stops and signals no process, and reads no values of variables. To see another
+user's ranks, log in as that user or as root.
 
-Exit codes: 0 no fault was found (the job may just be slow), 1 a rank or node is missing or
-misconfigured, 2 the result is unknown or no job was found.`,
+Exit codes: 0 the job moves or has just started, 1 a rank or node is missing, misconfigured or
+keeps the others waiting, 2 the result is unknown or no job was found.`,
 		Example: `  preflight hang -H hostfile
   preflight hang -H hostfile --stacks
   preflight hang -w 'node[01-16]' --format json`,
@@ -42,10 +45,7 @@ misconfigured, 2 the result is unknown or no job was found.`,
 				return err
 			}
 			defer closeJob()
-			seen := preflight.Hang(cmd.Context(), job)
-			if stacks {
-				preflight.ReadStacks(cmd.Context(), job, &seen)
-			}
+			seen := preflight.Hang(cmd.Context(), job, stacks)
 			closeJob()
 			secret.Within(&seen)
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
@@ -56,7 +56,7 @@ misconfigured, 2 the result is unknown or no job was found.`,
 	progressFlag(cmd.Flags())
 	formatFlag(cmd, plainFormats...)
 	cmd.Flags().BoolP("quiet", "q", false, "show no progress")
-	cmd.Flags().BoolVar(&stacks, "stacks", false, "also show the Python stacks of ranks on nodes that have py-spy")
+	cmd.Flags().BoolVar(&stacks, "stacks", false, "also show the Python stacks of the ranks, on nodes that have py-spy")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "progress", "quiet", "stacks", "via", "in")
 	return cmd
 }

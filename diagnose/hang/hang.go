@@ -40,6 +40,10 @@ type Report struct {
 	Waits       []Wait           `json:"waits"`
 	Named       []Named          `json:"named"` // the ranks that the answer is about; all ranks if all have joined or the address is unknown
 	Findings    []checks.Finding `json:"findings"`
+	// Motion says what the job does if all its ranks have met and no fault was found. Still reports
+	// whether they have met and nothing moves.
+	Motion string `json:"-"`
+	Still  bool   `json:"-"`
 }
 
 // Node is one node and the processes of launches on it.
@@ -47,6 +51,8 @@ type Node struct {
 	facts.Node
 	Jobs *facts.Jobs `json:"jobs,omitempty"` // nil if the node could not list its processes
 	Lost string      `json:"lost,omitempty"` // why a node that was reached could not list its processes
+	// Stacks holds the Python stacks of the ranks, as far as they were read.
+	Stacks []facts.Stack `json:"-"`
 }
 
 // Named describes a running rank that the answer is about.
@@ -76,7 +82,17 @@ func Judge(r *Report, endpoint string, sshPort int) {
 		waiting, waits := j.waiting(findings)
 		findings = append(findings, waiting...)
 		r.Waits, r.Joined = append(append([]Wait{}, waits...), j.shares()...), j.joined()
-		nobodyIsLate := len(findings) == 0 && r.Joined == r.World
+		nobodyIsLate := !failed(findings) && (r.Joined == r.World || j.met())
+		switch {
+		case !nobodyIsLate:
+		case !j.sampled():
+			r.Motion = "all have joined, so the hang comes after the rendezvous"
+		default:
+			if r.Motion = j.moves(); r.Motion == "" {
+				still, told := j.still()
+				findings, r.Waits, r.Still = append(findings, still...), append(r.Waits, told...), true
+			}
+		}
 		r.Named = j.names(nobodyIsLate || r.Endpoint == "")
 	} else {
 		findings = append(findings, none(r.Nodes)...)
@@ -110,11 +126,16 @@ func (r *Report) answer() string {
 		for _, w := range r.Waits {
 			parts = append(parts, ofNodes(w.Nodes)+w.What)
 		}
-		if r.World > 0 && r.Joined == r.World {
-			parts = append(parts, "all have joined, so the hang comes after the rendezvous")
+		if r.Motion != "" {
+			parts = append(parts, r.Motion)
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+// failed reports whether a finding is a failure. In this package, a finding without a verdict is one.
+func failed(findings []checks.Finding) bool {
+	return slices.ContainsFunc(findings, func(f checks.Finding) bool { return cmp.Or(f.Verdict, checks.Fail) == checks.Fail })
 }
 
 // ofNodes returns the beginning of a sentence about the nodes with these names.

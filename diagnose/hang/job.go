@@ -321,9 +321,9 @@ func (j *job) names(all bool) []Named {
 		of = j.members
 	}
 	for _, m := range of {
-		one := Named{Node: m.node.Name, Member: m.number(), PID: m.PID}
-		if m.Kind == facts.JobRank && m.State != "Z" && !slices.Contains(named, one) {
-			named = append(named, one)
+		same := func(n Named) bool { return n.Node == m.node.Name && n.PID == m.PID }
+		if m.Kind == facts.JobRank && m.State != "Z" && !slices.ContainsFunc(named, same) {
+			named = append(named, Named{Node: m.node.Name, Member: m.number(), PID: m.PID, Stack: m.stack()})
 		}
 	}
 	return named

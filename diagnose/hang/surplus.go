@@ -34,7 +34,7 @@ func (j *job) twins() (findings []checks.Finding) {
 	for _, rank := range ranks {
 		findings = append(findings, checks.Finding{Nodes: on[rank],
 			Summary: fmt.Sprintf("each was given node rank %d", rank),
-			Remedy:  []fix.Command{fix.Here("torchrun --node-rank=N …").Remark("a different number on each node, from 0")}})
+			Remedy:  []fix.Command{j.asNode().Remark("a different number on each node, from 0")}})
 	}
 	if findings == nil {
 		return j.doubles()
@@ -87,7 +87,7 @@ func (j *job) crowd() (findings []checks.Finding) {
 			if m.Kind == facts.JobLauncher && elastic(m.Meeting) && j.complete() {
 				findings = append(findings, checks.Finding{Nodes: []string{m.node.Name},
 					Summary: fmt.Sprintf("%s waits for a free place: the job takes %s nodes and already has them", m.Program, most),
-					Remedy:  []fix.Command{fix.Here("torchrun --nnodes=%s …   # the same on all nodes", fix.Number(len(j.nodes)))}})
+					Remedy:  []fix.Command{j.onNodes(strconv.Itoa(len(j.nodes))).Remark("the same on all nodes")}})
 			}
 		}
 		if over != nil {
@@ -157,7 +157,7 @@ func (j *job) shared() (findings []checks.Finding) {
 		default:
 			f.Summary = fmt.Sprintf("two jobs use port %d for their rendezvous: each treats the other's ranks as its own", j.most.Port)
 			f.Got = strings.Join(slices.Sorted(maps.Values(launchers)), ", ")
-			f.Remedy = []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for one of the two jobs")}
+			f.Remedy = []fix.Command{j.meetAt("", j.most.Port+1).Remark("for one of the two jobs")}
 		}
 		findings = append(findings, f)
 	}
@@ -203,7 +203,7 @@ func (j *job) occupied() (findings []checks.Finding) {
 		if m.listens(j.most.Port) && (first == nil || first.node == m.node) {
 			findings = append(findings, checks.Finding{Nodes: []string{m.node.Name},
 				Summary: fmt.Sprintf("%s of another user's job (%s) listens on port %d, the master port of this job", m.number(), m.User, j.most.Port),
-				Remedy:  []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for this job")}})
+				Remedy:  []fix.Command{j.meetAt("", j.most.Port+1).Remark("for this job")}})
 		}
 	}
 	return findings

@@ -44,7 +44,7 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 		switch {
 		case stuck != nil:
 			all.add(m, *stuck)
-		case m.Compiles != "" && !blamed[m.node.Name]:
+		case m.Compiles != "" && !blamed[m.node.Name] && (m.Watch == nil || !j.hasJoined(m)):
 			all.add(m, patient("compiling %s for %s", m.Compiles, age))
 		case j.hasJoined(m), blamed[m.node.Name], j.most.Port == 0:
 		case m.Unread != "":
@@ -77,7 +77,7 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 		j.named = append(j.named, one.of...)
 	}
 	switch {
-	case j.most.Port == 0 && len(findings) == 0:
+	case j.most.Port == 0 && len(findings) == 0 && !j.met():
 		findings = append(findings, j.untold())
 	case served && first != nil && first.Apart && j.alone(*first):
 		findings = append([]checks.Finding{j.apart(*first)}, findings...)
@@ -186,17 +186,29 @@ func (j *job) served() bool {
 	return slices.ContainsFunc(j.looked, func(n *Node) bool { return serves(n, j.most.Port) })
 }
 
-// unhosted reports that launchers wait for a store that none of them serves. A launcher serves it
-// if the endpoint is its own name or one of the addresses of that name (torch 2.5,
-// torch/distributed/elastic/rendezvous/utils.py, _matches_machine_hostname).
+// unhosted reports that launchers wait for a store that none of them serves. With torchrun's c10d, a
+// launcher serves it if the endpoint is its own name or one of the addresses of that name (torch 2.5,
+// torch/distributed/elastic/rendezvous/utils.py, _matches_machine_hostname). With torchrun's static
+// backend, the launcher with node rank 0 serves it (static_tcp_rendezvous.py).
 func (j *job) unhosted() checks.Finding {
-	names := text.Map(j.members, func(m member) string { return m.node.Name })
-	return checks.Finding{
-		Nodes:   names,
-		Summary: fmt.Sprintf("launchers wait for the rendezvous at %s, which no node serves: no node considers itself %s", j.endpoint(), j.most.Address),
-		Remedy: []fix.Command{fix.Here("torchrun --rdzv-endpoint=%s:%s …", fix.Host(hostfile.Bare(j.nodes[0].Name)), fix.Number(j.most.Port)).Remark("the name that hostname prints there"),
-			fix.Here("torchrun --rdzv-conf=is_host=1 …").Remark("only on that node")},
+	f := checks.Finding{
+		Nodes:   text.Map(j.members, func(m member) string { return m.node.Name }),
+		Summary: fmt.Sprintf("launchers wait for the rendezvous at %s, which no node serves: ", j.endpoint()),
 	}
+	at := slices.IndexFunc(j.members, func(m member) bool { return m.NodeRank != nil && *m.NodeRank == 0 })
+	switch {
+	case j.isElastic():
+		f.Summary += "no node considers itself " + j.most.Address
+		f.Remedy = []fix.Command{j.meetAt(hostfile.Bare(j.nodes[0].Name), 0).Remark("the name that hostname prints there"),
+			fix.Here("torchrun --rdzv_conf=is_host=1 …").Remark("only on that node")}
+	case at >= 0:
+		f.Summary += fmt.Sprintf("the launcher with node rank 0, on %s, has not opened it", j.members[at].node.Name)
+		f.Remedy = []fix.Command{j.meetAt(j.members[at].node.Address, 0).Remark("the same on all nodes, an address of the node with node rank 0")}
+	default:
+		f.Summary += "no launcher has node rank 0"
+		f.Remedy = []fix.Command{j.asNode().Remark("a different number on each node, from 0")}
+	}
+	return f
 }
 
 // unanswered reports a connection to the store that gets no answer, and which step of connecting

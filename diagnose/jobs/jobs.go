@@ -3,8 +3,9 @@
 // Package jobs finds the distributed launches that run on this machine: the ranks and launchers,
 // their place in the job, and what they wait for.
 //
-// The package only reads /proc and looks for torch's build locks. It sends no signals, traces no
-// process and opens no connections. It keeps only the variables and arguments that define the
+// The package only reads /proc and the kernel's list of connections, looks for torch's build locks,
+// and asks NCCL's RAS service, which NCCL offers for this purpose. It sends no signals and traces no
+// process. It keeps only the variables and arguments that define the
 // rendezvous or the build directory.
 package jobs
 
@@ -19,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/procfs"
 
@@ -50,8 +52,9 @@ type process struct {
 }
 
 // Look returns the processes of launches. at is another port to check in addition to the rendezvous
-// ports, or 0. own maps the machine's addresses to its interfaces.
-func Look(ctx context.Context, o machine.Options, at int, own map[string]string) (*facts.Jobs, error) {
+// ports, or 0. own maps the machine's addresses to its interfaces. If watching is positive, Look also
+// watches for that time what the ranks do, and asks NCCL's RAS service.
+func Look(ctx context.Context, o machine.Options, at int, own map[string]string, watching time.Duration) (*facts.Jobs, error) {
 	o = o.Together()
 	proc, err := procfs.NewFS(o.At("/proc"))
 	if err != nil {
@@ -71,18 +74,29 @@ func Look(ctx context.Context, o machine.Options, at int, own map[string]string)
 	delete(ports, 0)
 	up, _ := strconv.ParseFloat(machine.FirstWord(machine.Line(o.At("/proc/uptime"))), 64)
 	tables := &tables{o: o, seen: map[string][]row{}}
+	var members, ranks []*process
 	for _, pid := range slices.Sorted(maps.Keys(all)) {
 		p := all[pid]
 		switch {
 		case p.job == nil:
 			continue
-		case len(seen.Processes) == mostProcesses:
+		case len(members) == mostProcesses:
 			seen.Left++
 			continue
 		}
 		p.waiting(o, up)
 		p.connected(tables, ports, own)
 		p.locks(ctx, o, all)
+		if p.job.Kind == facts.JobRank && p.stat.State != "Z" {
+			p.job.Reads = p.reading(o, tables.of(pid))
+			ranks = append(ranks, p)
+		}
+		members = append(members, p)
+	}
+	if watching > 0 && len(ranks) > 0 {
+		seen.NCCL = watch(ctx, o, ranks, ports, tables, watching)
+	}
+	for _, p := range members {
 		seen.Processes = append(seen.Processes, *p.job)
 	}
 	for _, port := range slices.Sorted(maps.Keys(ports)) {
@@ -209,7 +223,7 @@ func (p *process) waiting(o machine.Options, up float64) {
 	}
 	if text, err := os.ReadFile(o.At(fmt.Sprintf("/proc/%d/maps", p.PID))); err == nil {
 		loaded := strings.Contains(string(text), "/libtorch") || strings.Contains(string(text), "/libc10")
-		p.job.Torch = &loaded
+		p.job.Torch, p.job.NCCL = &loaded, strings.Contains(string(text), "/libnccl")
 	}
 	p.eachBelow(func(below *process) {
 		p.job.Busy = p.job.Busy || computes(o, below)

@@ -100,7 +100,7 @@ func TestLook(t *testing.T) {
 		standing{pid: 200, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=1", state: "T", started: 10},
 		standing{pid: 300, parent: 1, argv: "/usr/bin/python3 -m http.server", environ: "PATH=/bin", state: "S"},
 	)
-	got, err := Look(t.Context(), o, 0, map[string]string{"10.0.0.1": "eth0"})
+	got, err := Look(t.Context(), o, 0, map[string]string{"10.0.0.1": "eth0"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestSlurm(t *testing.T) {
 		standing{pid: 302, parent: 301, argv: "/usr/bin/python3 /usr/bin/torchrun train.py", environ: task + ",SLURM_STEP_NUM_TASKS=2", state: "S"},
 		standing{pid: 303, parent: 302, argv: "/usr/bin/python3 train.py", environ: task + ",SLURM_STEP_NUM_TASKS=2,TORCHELASTIC_RESTART_COUNT=2," + rank + ",RANK=3", state: "S"},
 	)
-	got, err := Look(t.Context(), o, 0, nil)
+	got, err := Look(t.Context(), o, 0, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestLocks(t *testing.T) {
 	})
 	probetest.Link(t, o, o.At(at(100, held)), "/proc/104/fd/3")
 	probetest.Link(t, o, o.At("/elsewhere/lock"), "/proc/104/fd/4")
-	got, err := Look(t.Context(), o, 0, nil)
+	got, err := Look(t.Context(), o, 0, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestOOMKills(t *testing.T) {
 			o := plant(t, header, standing{pid: 100, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=0", state: "S"})
 			probetest.Write(t, o, c.files)
 			probetest.Write(t, o, map[string]string{"/proc/self/mountinfo": c.mounts, "/proc/100/cgroup": c.cgroup + "\n"})
-			got, err := Look(t.Context(), o, 0, nil)
+			got, err := Look(t.Context(), o, 0, nil, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
