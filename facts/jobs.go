@@ -111,6 +111,8 @@ type JobFlow struct {
 	// rank has written and the other end has not acknowledged.
 	Unread int `json:"unread,omitempty" unit:"bytes"`
 	Unsent int `json:"unsent,omitempty" unit:"bytes"`
+	// Sent is when the rank last sent data, in seconds since 1970 by the node's clock.
+	Sent float64 `json:"sent"`
 }
 
 // JobWorker is a process that a rank has started.

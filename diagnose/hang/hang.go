@@ -25,21 +25,25 @@ import (
 
 // Report describes one hanging job, seen from all its nodes.
 type Report struct {
-	Schema      int              `json:"schema"`
-	Version     string           `json:"version"`
-	Verdict     checks.Verdict   `json:"verdict"` // pass if nothing is wrong and the job may only be slow
-	ExitCode    int              `json:"exit_code"`
-	Seconds     float64          `json:"seconds"`
-	Interrupted bool             `json:"interrupted,omitempty"`
-	Endpoint    string           `json:"endpoint,omitempty"` // the rendezvous address that most members were given
-	Answer      string           `json:"answer"`
-	Members     string           `json:"members"` // what Joined and World count: ranks, or launchers if no rank runs yet
-	Joined      int              `json:"joined"`
-	World       int              `json:"world"`
-	Nodes       []Node           `json:"nodes"`
-	Waits       []Wait           `json:"waits"`
-	Named       []Named          `json:"named"` // the ranks that the answer is about; all ranks if all have joined or the address is unknown
-	Findings    []checks.Finding `json:"findings"`
+	Schema      int            `json:"schema"`
+	Version     string         `json:"version"`
+	Verdict     checks.Verdict `json:"verdict"` // pass if nothing is wrong and the job may only be slow
+	ExitCode    int            `json:"exit_code"`
+	Seconds     float64        `json:"seconds"`
+	Interrupted bool           `json:"interrupted,omitempty"`
+	Endpoint    string         `json:"endpoint,omitempty"` // the rendezvous address that most members were given
+	// Launcher is the program with which a person started the job: "deepspeed", "torchrun", "torchrun
+	// c10d" (with an elastic rendezvous), "accelerate", "mpirun", "mpiexec" or "srun". It is "" if the
+	// ranks have no launcher or if there is no job.
+	Launcher string           `json:"launcher,omitempty"`
+	Answer   string           `json:"answer"`
+	Members  string           `json:"members"` // what Joined and World count: ranks, or launchers if no rank runs yet
+	Joined   int              `json:"joined"`
+	World    int              `json:"world"`
+	Nodes    []Node           `json:"nodes"`
+	Waits    []Wait           `json:"waits"`
+	Named    []Named          `json:"named"` // the ranks that the answer is about; all ranks if all have joined or the address is unknown
+	Findings []checks.Finding `json:"findings"`
 	// Motion says what the job does if all its ranks have met and no fault was found. Still reports
 	// whether they have met and nothing moves.
 	Motion string `json:"-"`
@@ -75,7 +79,7 @@ func Judge(r *Report, endpoint string, sshPort int) {
 	host, number := names.SplitEndpoint(endpoint)
 	port, _ := strconv.Atoi(number) // 0 if there is no port
 	j := findJob(r.Nodes, host, port)
-	r.Endpoint, r.Members, r.World = j.endpoint(), j.unit(), j.size()
+	r.Endpoint, r.Members, r.World, r.Launcher = j.endpoint(), j.unit(), j.size(), j.startedBy()
 	findings := unseen(r.Nodes)
 	if len(j.members) > 0 {
 		findings = slices.Concat(findings, j.mismatches(), j.absent(), j.surplus(), j.halted())

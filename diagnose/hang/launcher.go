@@ -3,16 +3,16 @@
 package hang
 
 import (
-	"cmp"
 	"slices"
+	"strconv"
 
 	"preflight/checks/fix"
 	"preflight/facts"
 )
 
 // startedBy returns the program with which a person started the job: "deepspeed", "torchrun",
-// "accelerate", "mpirun", "mpiexec" or "srun", and "" if the ranks have no launcher. DeepSpeed may
-// start its ranks through an MPI or Slurm.
+// "torchrun c10d" (with an elastic rendezvous), "accelerate", "mpirun", "mpiexec" or "srun", and "" if
+// the ranks have no launcher. DeepSpeed may start its ranks through MPI or Slurm.
 func (j *job) startedBy() string {
 	for _, node := range j.looked {
 		for _, p := range node.Jobs.Processes {
@@ -21,54 +21,70 @@ func (j *job) startedBy() string {
 			}
 		}
 	}
-	return map[string]string{
-		"torchrun": "torchrun", "accelerate": "accelerate", "orted": "mpirun", "prted": "mpirun", "hydra_pmi_proxy": "mpiexec", "slurmstepd": "srun",
-		"deepspeed.launcher.launch": "deepspeed", "launcher_helper.py": "deepspeed", "deepspeed": "deepspeed", "ds": "deepspeed",
-	}[mostOf(j.members, func(m member) string {
+	program := mostOf(j.members, func(m member) string {
 		if m.launcher == nil {
 			return ""
 		}
 		return m.launcher.Program
-	}, nil)]
+	}, nil)
+	if program == "torchrun" && slices.ContainsFunc(j.members, func(m member) bool { return m.launcher != nil && elastic(m.launcher.Meeting) }) {
+		return "torchrun c10d"
+	}
+	return map[string]string{
+		"torchrun": "torchrun", "accelerate": "accelerate", "orted": "mpirun", "prted": "mpirun", "hydra_pmi_proxy": "mpiexec", "slurmstepd": "srun",
+		"deepspeed.launcher.launch": "deepspeed", "launcher_helper.py": "deepspeed", "deepspeed": "deepspeed", "ds": "deepspeed",
+	}[program]
 }
 
-// isElastic reports whether the launchers have a rendezvous of their own, as torchrun's with c10d.
-func (j *job) isElastic() bool {
-	return slices.ContainsFunc(j.members, func(m member) bool { return m.launcher != nil && elastic(m.launcher.Meeting) })
-}
-
-// meetAt returns the option of the job's launcher that sets the master address, and for port the
-// master port. An address of "" and a port of 0 stand for the job's own.
-func (j *job) meetAt(address string, port int) fix.Command {
-	host, number := fix.Host(cmp.Or(address, j.most.Address)), fix.Number(cmp.Or(port, j.most.Port))
-	by := j.startedBy()
-	switch {
-	case by == "torchrun" && j.isElastic():
-		return fix.Here("torchrun --rdzv_endpoint=%s:%s …", host, number)
-	case by == "torchrun" && port == 0:
+// MeetAt returns the option of a launcher that sets the master address. launcher is as in [Report].
+// torchrun's c10d has one option for the address and the port.
+func MeetAt(launcher, address, port string) fix.Command {
+	host := fix.Host(address)
+	switch launcher {
+	case "torchrun c10d":
+		return fix.Here("torchrun --rdzv_endpoint=%s:%s …", host, fix.Name(port))
+	case "torchrun":
 		return fix.Here("torchrun --master_addr=%s …", host)
-	case by == "torchrun":
-		return fix.Here("torchrun --master_port=%s …", number)
-	case by == "accelerate" && port == 0:
+	case "accelerate":
 		return fix.Here("accelerate launch --main_process_ip=%s …", host)
-	case by == "accelerate":
-		return fix.Here("accelerate launch --main_process_port=%s …", number)
-	case by == "deepspeed" && port == 0:
+	case "deepspeed":
 		return fix.Here("deepspeed --master_addr=%s …", host)
-	case by == "deepspeed":
-		return fix.Here("deepspeed --master_port=%s …", number)
-	case by == "mpirun" && port == 0:
+	case "mpirun":
 		return fix.Here("mpirun -x MASTER_ADDR=%s …", host)
-	case by == "mpirun":
-		return fix.Here("mpirun -x MASTER_PORT=%s …", number)
-	case by == "mpiexec" && port == 0:
+	case "mpiexec":
 		return fix.Here("mpiexec -genv MASTER_ADDR %s …", host)
-	case by == "mpiexec":
+	}
+	return fix.Here("export MASTER_ADDR=%s", host).Remark("before the command that starts the ranks")
+}
+
+// MeetOn returns the option of a launcher that sets the master port.
+func MeetOn(launcher, address, port string) fix.Command {
+	number := fix.Name(port)
+	switch launcher {
+	case "torchrun c10d":
+		return MeetAt(launcher, address, port)
+	case "torchrun":
+		return fix.Here("torchrun --master_port=%s …", number)
+	case "accelerate":
+		return fix.Here("accelerate launch --main_process_port=%s …", number)
+	case "deepspeed":
+		return fix.Here("deepspeed --master_port=%s …", number)
+	case "mpirun":
+		return fix.Here("mpirun -x MASTER_PORT=%s …", number)
+	case "mpiexec":
 		return fix.Here("mpiexec -genv MASTER_PORT %s …", number)
-	case port == 0:
-		return fix.Here("export MASTER_ADDR=%s", host).Remark("before the command that starts the ranks")
 	}
 	return fix.Here("export MASTER_PORT=%s", number).Remark("before the command that starts the ranks")
+}
+
+// meetAt is [MeetAt] for this job and its port.
+func (j *job) meetAt(address string) fix.Command {
+	return MeetAt(j.startedBy(), address, strconv.Itoa(j.most.Port))
+}
+
+// meetOn is [MeetOn] for this job and its address.
+func (j *job) meetOn(port int) fix.Command {
+	return MeetOn(j.startedBy(), j.most.Address, strconv.Itoa(port))
 }
 
 // onNodes returns the option of the job's launcher that sets the number of nodes.

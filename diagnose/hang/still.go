@@ -32,6 +32,8 @@ const (
 	busyRate = 256 << 10
 	// busyCPU is the share of a CPU above which a rank computes, or waits without sleeping.
 	busyCPU = 0.2
+	// lateness is the smallest time in seconds that tells two ranks apart by when they sent data.
+	lateness = 1
 )
 
 // doing is what a rank does while its job stands still.
@@ -41,7 +43,7 @@ type doing struct {
 	// larger the number, the less it looks like waiting for other ranks.
 	own int
 	way []fix.Command
-	on  string // the file that it waits for, "" for none
+	on  string // more about what it waits for, such as a file; "" for none
 }
 
 // These are the values of doing.own. Ranks that wait for others in NCCL use a CPU, and in torch's
@@ -76,7 +78,7 @@ func (j *job) still() (findings []checks.Finding, told []Wait) {
 		all.add(m, patient("%s (%s)", does[i].what, m.effort()))
 	}
 	_, told = all.sorted()
-	for _, judge := range []func(map[int]doing) []checks.Finding{j.silent, j.stacked, j.behind, j.odd, j.lost} {
+	for _, judge := range []func(map[int]doing) []checks.Finding{j.silent, j.stacked, j.behind, j.odd, j.lost, j.late} {
 		if findings = judge(does); findings != nil {
 			return findings, told
 		}
@@ -135,9 +137,9 @@ func (j *job) doing(m member) doing {
 		return doing{"compiles " + m.Compiles, works, nil, ""}
 	case len(outside) > 0 && float64(outside[0].Bytes) > busyRate*m.Watch.Seconds:
 		return doing{fmt.Sprintf("transfers data with %s at %s", hostPort(outside[0].Remote, outside[0].RemotePort), perSecond(outside[0].Bytes)), works, connections, ""}
-	case m.Watch.Files != nil && float64(*m.Watch.Files) > busyRate*m.Watch.Seconds:
+	case m.usesFiles():
 		return doing{"reads or writes files at " + perSecond(*m.Watch.Files), works, []fix.Command{fix.On("ls -l /proc/%s/fd", fix.Number(m.PID))}, ""}
-	case m.Watch.CPU > busyCPU: // whatever it does at this moment
+	case m.Watch.CPU > busyCPU, m.State == "R" && m.WaitsIn == "": // a busy machine may give it no CPU
 		return doing{"computes", computes, m.whereIs(), ""}
 	case in("locks_lock_inode", "flock", "setlk", "posix_lock"):
 		return doing{"waits for a file lock", blocks, []fix.Command{fix.On("lslocks").Remark("shows which process holds the lock, if it runs on this node")}, m.Reads}
@@ -148,7 +150,7 @@ func (j *job) doing(m member) doing {
 	case in("pipe_read"):
 		return doing{"waits for the output of a program or worker", blocks, []fix.Command{fix.On("ps -o pid,stat,etime,args --ppid %s", fix.Number(m.PID))}, ""}
 	case m.State == "D":
-		return doing{"waits for a disk or file server" + prefixed(" in ", m.WaitsIn), blocks, []fix.Command{fix.On("sudo cat /proc/%s/stack", fix.Number(m.PID))}, ""}
+		return doing{"waits for a disk or a driver", works, []fix.Command{fix.On("sudo cat /proc/%s/stack", fix.Number(m.PID)).Remark("shows what it waits for in the kernel")}, m.WaitsIn}
 	case host != "" && !j.inside(host):
 		return doing{"waits for data from " + m.Reads, blocks, connections, ""}
 	case host != "" && port == strconv.Itoa(m.storePort()):
@@ -156,13 +158,18 @@ func (j *job) doing(m member) doing {
 	case in("nanosleep", "do_select"):
 		return doing{"sleeps in its own code", sleeps, m.whereIs(), ""}
 	case in("poll") && len(m.Watch.Workers) > 0:
-		return doing{"waits for its worker processes, as of a DataLoader" + crew(m.Watch.Workers), blocks, []fix.Command{fix.On("ps -o pid,stat,wchan:30,etime,args --ppid %s", fix.Number(m.PID))}, ""}
+		return doing{"waits for its DataLoader or other workers", blocks, []fix.Command{fix.On("ps -o pid,stat,wchan:30,etime,args --ppid %s", fix.Number(m.PID))}, crew(m.Watch.Workers)}
 	case in("poll") && len(outside) > 0:
 		return doing{"waits for data, probably from " + hostPort(outside[0].Remote, outside[0].RemotePort), blocks, connections, ""}
 	case in("poll_schedule_timeout"):
-		return doing{"sleeps in its own code, or waits for the rendezvous store", sleeps, m.whereIs(), ""}
+		return doing{"sleeps, or waits for the rendezvous store", sleeps, m.whereIs(), ""}
 	}
 	return doing{"waits" + prefixed(" in ", m.WaitsIn), waits, m.whereIs(), ""}
+}
+
+// usesFiles reports whether a rank read or wrote much data during the watch.
+func (m member) usesFiles() bool {
+	return m.Watch != nil && m.Watch.Files != nil && float64(*m.Watch.Files) > busyRate*m.Watch.Seconds
 }
 
 // prefixed returns a text after a prefix, "" for "".
@@ -179,7 +186,7 @@ func crew(workers []facts.JobWorker) string {
 	if in == "" || slices.ContainsFunc(workers, func(w facts.JobWorker) bool { return w.WaitsIn != in }) {
 		return ""
 	}
-	return ", which sleep in " + in
+	return "the workers sleep in " + in
 }
 
 // effort returns the measurements about a rank: its CPU time, and what its connections hold back.
@@ -353,14 +360,49 @@ func (j *job) lost(map[int]doing) (findings []checks.Finding) {
 	return findings
 }
 
+// late finds the rank that sent data last before all others did. When ranks enter a collective, they send
+// data to others, and the rank for which they wait has not entered it. The clocks of nodes differ by
+// less than lateness.
+func (j *job) late(map[int]doing) []checks.Finding {
+	type sender struct {
+		m    member
+		sent float64
+	}
+	var all []sender
+	for _, m := range j.members {
+		s := sender{m: m}
+		for _, f := range m.Watch.Flows {
+			if j.inside(f.Remote) {
+				s.sent = max(s.sent, f.Sent)
+			}
+		}
+		if s.sent == 0 || m.NCCL { // NCCL's data does not show here, and its RAS threads send all the time
+			return nil
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b sender) int { return cmp.Compare(a.sent, b.sent) })
+	if len(all) < 2 {
+		return nil
+	}
+	gap, spread := all[1].sent-all[0].sent, all[len(all)-1].sent-all[1].sent
+	if gap < lateness || gap < spread {
+		return nil
+	}
+	f := j.blame([]member{all[0].m}, checks.Unknown, "sent its last data before all others", all[0].m.whereIs())
+	f.Got = text.Duration(gap) + " before the next rank, as a rank that has not entered the collective"
+	return []checks.Finding{f}
+}
+
 // undecided reports that nothing moves and that the rank at fault is unknown.
 func (j *job) undecided() checks.Finding {
 	j.named = append(j.named, j.members...)
+	f := checks.Finding{Verdict: checks.Unknown, Nodes: text.Map(j.looked, func(n *Node) string { return n.Name })}
 	unseen := ", and nothing moves"
 	if slices.ContainsFunc(j.members, func(m member) bool { return m.NCCL }) && !j.countsCollectives() {
 		unseen = "; preflight cannot see whether NCCL moves data"
 	}
-	f := checks.Finding{Verdict: checks.Unknown, Summary: "all ranks have met and wait in the same way" + unseen}
+	f.Summary = "all ranks have met and wait in the same way" + unseen
 	if at := slices.IndexFunc(j.members, func(m member) bool { return m.Unread != "" }); at >= 0 {
 		f.Remedy = append(f.Remedy, fix.Note("Run preflight as %s or as root to see what the ranks wait for.", fix.Word(j.members[at].User)))
 	}
@@ -482,8 +524,11 @@ func (j *job) stacked(does map[int]doing) (findings []checks.Finding) {
 	}
 	f := j.blame(places[least], verdict, "", way)
 	if f.Summary, f.Got = fmt.Sprintf("%s %s in %s than the others", numbers(places[least]), be(places[least]), what), each; 2*len(places[least]) >= len(j.members) {
-		f.Summary, f.Nodes = "each rank is in "+what, nil
-		j.named = append(j.named, j.members...)
+		all := j.blame(j.members, verdict, "", nil)
+		f.Summary, f.Nodes = "not all ranks are in the same collective", all.Nodes
+		if inside < len(j.members) {
+			f.Summary = "not all ranks are at the same line of Python"
+		}
 	}
 	return []checks.Finding{f}
 }

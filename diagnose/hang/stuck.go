@@ -37,7 +37,7 @@ func (m member) stuck() *checks.Finding {
 	case slices.Contains(writesIn, m.WaitsIn):
 		return &checks.Finding{Summary: "blocked while writing its output: the terminal, program or disk that takes it is stopped, hung or full",
 			Remedy: []fix.Command{fix.On("ls -l /proc/%s/fd/1 /proc/%s/fd/2", fix.Number(m.PID), fix.Number(m.PID)), fix.Note("Continue the terminal or the program that reads the pipe (Ctrl-Q, fg), or let each rank log to a file.")}}
-	case m.State == "D" && slices.ContainsFunc(remoteDisks, func(part string) bool { return strings.Contains(m.WaitsIn, part) }):
+	case m.State == "D" && !m.usesFiles() && slices.ContainsFunc(remoteDisks, func(part string) bool { return strings.Contains(m.WaitsIn, part) }):
 		return &checks.Finding{Summary: fmt.Sprintf("waiting in %s for a file server that does not answer; signals do not interrupt it", m.WaitsIn),
 			Remedy: []fix.Command{fix.On("mount -t nfs,nfs4,lustre,ceph,fuse"), fix.On("sudo cat /proc/%s/stack", fix.Number(m.PID))}}
 	}
@@ -68,7 +68,7 @@ var (
 )
 
 // remoteDisks lists parts of the names of kernel functions that wait for a file server.
-var remoteDisks = []string{"nfs", "rpc_", "fuse", "ldlm", "cl_sync", "ceph"}
+var remoteDisks = []string{"nfs", "rpc_", "fuse", "ldlm", "cl_sync", "ceph", "cifs", "smb"}
 
 // halted finds stopped launchers and runners. A stopped launcher passes on no output and does not
 // notice when a rank ends.

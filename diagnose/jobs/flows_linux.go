@@ -5,6 +5,7 @@ package jobs
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -45,6 +46,7 @@ func flows(o machine.Options) (map[string]*flow, error) {
 				Remote: s.ID.Destination.String(), RemotePort: int(s.ID.DestinationPort),
 				Bytes:  int64(one.TCPInfo.Bytes_acked + one.TCPInfo.Bytes_received),
 				Unread: int(s.RQueue), Unsent: int(s.WQueue),
+				Sent: float64(time.Now().UnixMilli()-int64(one.TCPInfo.Last_data_sent)) / 1000,
 			}, Port: int(s.ID.SourcePort), inode: inode}
 		}
 	}

@@ -69,20 +69,24 @@ func Judge(r *Report, sshPort int) {
 			observers = append(observers, &node.Node)
 		}
 	}
+	launcher := "deepspeed" // without a job, the launcher is unknown
+	if r.Job != nil {
+		launcher = r.Job.Launcher
+	}
 	var findings []checks.Finding
 	if len(r.Nodes) == 0 {
-		findings = append(findings, atEndpoint(r.Endpoint, nil, &r.Here)...)
+		findings = append(findings, atEndpoint(launcher, r.Endpoint, nil, &r.Here)...)
 	}
 	findings = append(findings, elsewhere(r.Endpoint, observers, seen)...)
 	misled := func(n *facts.Node) bool { // the node reaches another machine, so its results do not describe this endpoint
 		return slices.ContainsFunc(findings, func(f checks.Finding) bool { return slices.Contains(f.Nodes, n.Name) })
 	}
 	there := slices.DeleteFunc(slices.Clone(observers), misled)
-	if host, _ := names.SplitEndpoint(r.Endpoint); len(there) > 1 && names.IsLoopback(host) {
-		findings, there = append(findings, ownLoopback(host, there)), nil
+	if host, port := names.SplitEndpoint(r.Endpoint); len(there) > 1 && names.IsLoopback(host) {
+		findings, there = append(findings, ownLoopback(launcher, host, port, there)), nil
 	}
 	for _, g := range compare.GroupBy(there, func(n *facts.Node) string { return answerOf(seen[n.Name]) }) {
-		findings = append(findings, atEndpoint(r.Endpoint, g.Nodes, seen[g.Nodes[0]])...)
+		findings = append(findings, atEndpoint(launcher, r.Endpoint, g.Nodes, seen[g.Nodes[0]])...)
 	}
 	for _, node := range r.Nodes {
 		if node.Seen == nil {
@@ -108,9 +112,9 @@ func (r *Report) conclude() {
 }
 
 // ownLoopback reports a loopback address, at which every node finds only itself.
-func ownLoopback(host string, nodes []*facts.Node) checks.Finding {
+func ownLoopback(launcher, host, port string, nodes []*facts.Node) checks.Finding {
 	f := checks.Finding{Summary: fmt.Sprintf("%s is a loopback address, so each node connects to itself", host),
-		Remedy: []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(nodes[0].Address)).Remark("the address at which preflight reached %s; torchrun and accelerate have a similar option", fix.Word(nodes[0].Name))}}
+		Remedy: []fix.Command{hang.MeetAt(launcher, nodes[0].Address, port).Remark("the address at which preflight reached %s", fix.Word(nodes[0].Name))}}
 	for _, node := range nodes {
 		f.Nodes = append(f.Nodes, node.Name)
 	}
@@ -122,9 +126,9 @@ func answerOf(e *facts.Endpoint) string {
 	return fmt.Sprint(e.Failed, e.Outcome, e.Store, e.Preflight, e.Greeting, e.Failed == facts.HopResolve && e.Error != "")
 }
 
-// atEndpoint returns what is wrong with the endpoint as seen by the given nodes, or nil if a store
+// atEndpoint returns, for a job of a launcher, what is wrong with the endpoint as seen by the given nodes, or nil if a store
 // answered.
-func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Finding {
+func atEndpoint(launcher, endpoint string, nodes []string, e *facts.Endpoint) []checks.Finding {
 	if e.Preflight {
 		return []checks.Finding{{
 			Verdict: checks.Unknown, Nodes: nodes,
@@ -162,7 +166,7 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Fin
 		f.Remedy = []fix.Command{route}
 	case e.Greeting != "":
 		f.Summary = fmt.Sprintf("port %s belongs to another service: it greets with %q", port, e.Greeting)
-		f.Remedy = append(f.Remedy, fix.Here("deepspeed --master_port=PORT …   # another port, the same in every command"))
+		f.Remedy = append(f.Remedy, hang.MeetOn(launcher, host, "PORT").Remark("another port, the same in every command"))
 	case e.Outcome == facts.PathSilent:
 		f.Summary = fmt.Sprintf("port %s of %s accepts connections but sends nothing: rank 0 hangs, or another service listens there", port, address)
 		f.Remedy = append(f.Remedy, fix.On("ps -ef").At(host))
