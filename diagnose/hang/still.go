@@ -61,10 +61,11 @@ func (j *job) sampled() bool {
 	return !slices.ContainsFunc(j.members, func(m member) bool { return m.Watch == nil })
 }
 
-// met reports whether all ranks are connected to nodes of the job, so that they must have met.
+// met reports whether all ranks are connected to nodes of the job, so that they must have met. Through
+// the loopback interface, an MPI connects its ranks to its daemon.
 func (j *job) met() bool {
 	return j.complete() && j.sampled() && !slices.ContainsFunc(j.members, func(m member) bool {
-		return !slices.ContainsFunc(m.Watch.Flows, func(f facts.JobFlow) bool { return j.inside(f.Remote) })
+		return !slices.ContainsFunc(m.Watch.Flows, func(f facts.JobFlow) bool { return j.inside(f.Remote) && !names.IsLoopback(f.Remote) })
 	})
 }
 
@@ -134,7 +135,7 @@ func (j *job) doing(m member) doing {
 	case m.Unread != "":
 		return doing{fmt.Sprintf("is hidden from this user (%s): it runs as %s", m.Unread, m.User), waits, []fix.Command{fix.Note("Run preflight as that user or as root.")}, ""}
 	case m.Compiles != "":
-		return doing{"compiles " + m.Compiles, works, nil, ""}
+		return doing{"compiles " + m.Compiles, works, []fix.Command{fix.Note("Wait until the compiler has ended.")}, ""}
 	case len(outside) > 0 && float64(outside[0].Bytes) > busyRate*m.Watch.Seconds:
 		return doing{fmt.Sprintf("transfers data with %s at %s", hostPort(outside[0].Remote, outside[0].RemotePort), perSecond(outside[0].Bytes)), works, connections, ""}
 	case m.usesFiles():
