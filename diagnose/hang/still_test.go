@@ -72,17 +72,20 @@ func TestStill(t *testing.T) {
 		{"the ranks exchange data", func(n []Node) { of(n, 2)[0].Watch.Flows[0].Bytes = 6 << 20 }, "the job moves: its ranks exchanged 3.0 MiB within 2 s", 0},
 		{"the ranks use NCCL, whose RAS threads greet each other", func(n []Node) {
 			each(n, func(p *facts.JobProcess) { p.NCCL, p.Watch.Flows[0].Bytes, p.Watch.CPU = true, 9000, 1 }, 1, 2, 3, 4)
-		}, everywhere + "all ranks have met and wait in the same way; preflight cannot see whether NCCL moves data", 2},
+		}, everywhere + "all ranks have met and compute or wait for NCCL; preflight cannot see whether NCCL moves data", 2},
 		{"a rank waits for data for a moment, as in any training", func(n []Node) {
 			each(n, func(p *facts.JobProcess) { p.NCCL, p.State, p.WaitsIn, p.Watch.CPU = true, "R", "", 1 }, 1, 2, 3, 4)
 			of(n, 3)[1].WaitsIn, of(n, 3)[1].Watch.Workers = "poll_schedule_timeout.constprop.0", []facts.JobWorker{{PID: 900}}
-		}, everywhere + "all ranks have met and wait in the same way; preflight cannot see whether NCCL moves data", 2},
+		}, everywhere + "all ranks have met and compute or wait for NCCL; preflight cannot see whether NCCL moves data", 2},
 		{"the ranks use the store", func(n []Node) { of(n, 2)[0].Watch.Flows = nil }, same, 2},
 		{"NCCL's counts grow", func(n []Node) {
 			yes := true
 			n[0].Jobs.NCCL = &facts.RAS{Moved: &yes}
 		}, "the job moves: NCCL launched collectives within 2 s", 0},
 		{"Python moves on everywhere", func(n []Node) { stacks(n, reducing, loading, true) }, "the job moves: the Python code of 8 of its ranks moved on within a second", 0},
+		{"the ranks compute", func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.State, p.WaitsIn, p.Watch.CPU = "R", "", 1 }, 1, 2, 3, 4)
+		}, everywhere + "all ranks have met and compute, without exchanging data within the last seconds", 2},
 		{"a rank sleeps", func(n []Node) { of(n, 3)[1].WaitsIn = "hrtimer_nanosleep" }, "w3: rank 5 sleeps in its own code, and the others wait for it", 1},
 		{"a rank sleeps while the others wait for NCCL with all their CPU", func(n []Node) {
 			each(n, func(p *facts.JobProcess) { p.NCCL, p.State, p.WaitsIn, p.Watch.CPU = true, "R", "", 1 }, 1, 2, 3, 4)
@@ -99,7 +102,7 @@ func TestStill(t *testing.T) {
 			of(n, 3)[1].WaitsIn, of(n, 3)[1].Reads = "anon_pipe_read", "standard input"
 		}, "w3: rank 5 waits for input, as in breakpoint() or input(), and the others wait for it", 1},
 		{"a rank computes", func(n []Node) { of(n, 3)[1].State, of(n, 3)[1].WaitsIn, of(n, 3)[1].Watch.CPU = "R", "", 1 },
-			"w3: rank 5 computes without a word to the others, and the others wait for it", 2},
+			"w3: rank 5 computes and exchanges no data, and the others wait for it", 2},
 		{"a rank waits for a lock", func(n []Node) { of(n, 3)[1].WaitsIn, of(n, 3)[1].Reads = "locks_lock_inode_wait", "/data/lock" },
 			"w3: rank 5 waits for a file lock, and the others wait for it", 1},
 		{"a rank waits for its workers", func(n []Node) {
