@@ -86,9 +86,14 @@ func Judge(r *Report, endpoint string, sshPort int) {
 		waiting, waits := j.waiting(findings)
 		findings = append(findings, waiting...)
 		r.Waits, r.Joined = append(append([]Wait{}, waits...), j.shares()...), j.joined()
+		if j.hasRanks() { // the launchers have been judged
+			j.members = slices.DeleteFunc(slices.Clone(j.members), func(m member) bool { return m.Kind != facts.JobRank })
+		}
 		nobodyIsLate := !failed(findings) && (r.Joined == r.World || j.met())
 		switch {
 		case !nobodyIsLate:
+		case !j.hasRanks():
+			findings = append(findings, j.unstarted())
 		case !j.sampled():
 			r.Motion = "all have joined, so the hang comes after the rendezvous"
 		default:

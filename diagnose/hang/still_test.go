@@ -174,6 +174,31 @@ func TestStill(t *testing.T) {
 	}
 }
 
+// TestLaunchersOnly checks that launchers that have met are no job that moves.
+func TestLaunchersOnly(t *testing.T) {
+	nodes := cluster()
+	elasticAgents(nodes)
+	report := Report{Nodes: nodes}
+	Judge(&report, "", 0)
+	if want := "4 of 4 launchers have joined at w1:29400; w1, w2, w3 and 1 more: all launchers have met, but no rank runs"; report.Answer != want || report.ExitCode != 2 {
+		t.Errorf("exit code %d, answer %q, want %q", report.ExitCode, report.Answer, want)
+	}
+}
+
+// TestStillBesideALauncher checks that a launcher without ranks does not keep a complete job from being
+// judged.
+func TestStillBesideALauncher(t *testing.T) {
+	nodes := still()
+	spare := nodes[3].Jobs.Processes[0]
+	spare.PID = 300
+	nodes[3].Jobs.Processes = append(nodes[3].Jobs.Processes, spare)
+	report := Report{Nodes: nodes}
+	Judge(&report, "", 0)
+	if report.ExitCode == 0 {
+		t.Errorf("passed: %s", report.Answer)
+	}
+}
+
 // TestStillWithoutAddress checks that a job whose script chooses the master address is treated as met
 // if its ranks are connected.
 func TestStillWithoutAddress(t *testing.T) {

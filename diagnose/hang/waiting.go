@@ -211,6 +211,13 @@ func (j *job) unhosted() checks.Finding {
 	return f
 }
 
+// unstarted reports that all launchers have met and have started no rank.
+func (j *job) unstarted() checks.Finding {
+	return checks.Finding{Verdict: checks.Unknown, Nodes: text.Map(j.members, func(m member) string { return m.node.Name }),
+		Summary: "all launchers have met, but no rank runs",
+		Remedy:  []fix.Command{fix.Note("If this lasts longer than a minute, read the output of the launchers.")}}
+}
+
 // unanswered reports a connection to the store that gets no answer, and which step of connecting
 // fails.
 func (j *job) unanswered(m member) checks.Finding {
