@@ -24,7 +24,8 @@ type Host struct {
 	// Launches lists the DeepSpeed launches that run on this machine.
 	Launches []RunningLaunch `json:"launches,omitempty" fact:"volatile"`
 
-	User  string `json:"user" fact:"own"` // the user that preflight logs in as
+	User  string `json:"user" fact:"own"`          // the user that preflight logs in as
+	UID   *int   `json:"uid,omitempty" fact:"own"` // nil if the agent did not report it
 	Home  string `json:"home" fact:"own"`
 	Shell string `json:"shell"` // login shell from passwd, "" if not found
 	// Tools lists which of these programs are installed: firewall-cmd, iptables, nft, rsync and
@@ -130,9 +131,12 @@ type Memory struct {
 	// sets no limit.
 	CgroupLimit *int64 `json:"cgroup_limit" unit:"bytes"`
 	CgroupUsed  *int64 `json:"cgroup_used" fact:"volatile" unit:"bytes"`
-	HugePages   int64  `json:"huge_pages" unit:"bytes"` // memory reserved for huge pages, in bytes
-	THP         string `json:"thp"`                     // always, madvise or never; "" if the kernel has no transparent huge pages
-	Overcommit  int    `json:"overcommit"`              // value of vm.overcommit_memory
+	// CgroupFile is the file that sets CgroupLimit: ".../memory.max", memory.high or
+	// memory.limit_in_bytes.
+	CgroupFile string `json:"cgroup_file,omitempty" fact:"own"`
+	HugePages  int64  `json:"huge_pages" unit:"bytes"` // memory reserved for huge pages, in bytes
+	THP        string `json:"thp"`                     // always, madvise or never; "" if the kernel has no transparent huge pages
+	Overcommit int    `json:"overcommit"`              // value of vm.overcommit_memory
 }
 
 // Disk describes the space in the directories to which a launch writes.
@@ -150,7 +154,9 @@ type Place struct {
 	Writable   bool   `json:"writable"`
 	InTheWay   string `json:"in_the_way,omitempty" fact:"own"` // a file at this path blocks the directory that the launch needs
 	FSType     string `json:"fstype"`
-	Source     string `json:"source" fact:"own"` // device or export, as the mount table names it
+	Source     string `json:"source" fact:"own"`          // device or export, as the mount table names it
+	Mount      string `json:"mount,omitempty" fact:"own"` // where that file system is mounted
+	Owner      *int   `json:"owner,omitempty" fact:"own"` // the user ID that owns the directory, nil if it does not exist
 	NoExec     bool   `json:"noexec"`
 	ReadOnly   bool   `json:"read_only"`
 	Total      int64  `json:"total" fact:"own" unit:"bytes"`

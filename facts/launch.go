@@ -12,6 +12,9 @@ type Env struct {
 	// Withheld lists the names of variables that a launcher exports because of their prefix, such
 	// as MLFLOW_TRACKING_TOKEN. preflight does not collect their values.
 	Withheld []string `json:"withheld,omitempty" fact:"own"`
+	// Tokens lists the tokens of services that programs find in this session. It never contains
+	// their values.
+	Tokens []Token `json:"tokens,omitempty" fact:"own"`
 	// NCCL is the configuration that NCCL will see: environment first, then $NCCL_CONF_FILE or
 	// ~/.nccl.conf, then /etc/nccl.conf (NCCL 2.23+).
 	NCCL []Setting `json:"nccl" fact:"key=name"`
@@ -31,6 +34,12 @@ type ExportTrial struct {
 	Shell   string   `json:"shell"`             // path of the login shell
 	Lost    []string `json:"lost"`              // names of the variables that a program started after these words does not get
 	Message string   `json:"message,omitempty"` // what the shell printed on stderr, its first line
+}
+
+// Token is a token of a service, such as an API key.
+type Token struct {
+	Variable string `json:"variable"` // the variable that holds it, or that the file replaces
+	From     string `json:"from"`     // "environment", or the path of the file
 }
 
 // TopologyFile is one topology file, parsed in the same way as NCCL parses it.
@@ -179,6 +188,15 @@ type File struct {
 	// the script. The list stops at a line that may change the search path or end the script. It
 	// also stops at an import of a module next to the script, because that module may do the same.
 	Needs []string `json:"needs,omitempty"`
+	// Unset lists the variables that a script reads as os.environ["NAME"] and that are not set in
+	// this session, sorted by name.
+	Unset []Unset `json:"unset,omitempty" fact:"own"`
+	// Workers is the number of worker processes that a script asks a DataLoader for: a number, or
+	// WorkersAsTold if the script computes it, or "" if it asks for none.
+	Workers string `json:"workers,omitempty"`
+	// WritesNothing reports whether a script contains no code that writes files, as far as its text
+	// shows.
+	WritesNothing bool `json:"writes_nothing,omitempty"`
 	// Text is the DeepSpeed configuration as JSON, on the launching machine only. It is the content
 	// of the file, or what DeepSpeed reads from a file that is not JSON. Values that may be secret
 	// are replaced by "…".
@@ -192,6 +210,17 @@ type File struct {
 	// runs: always, sometimes (after a condition), or "" if it is not known to. It is set only on
 	// the launching machine.
 	Compiles string `json:"compiles,omitempty" fact:"own"`
+}
+
+// WorkersAsTold is the value of File.Workers for a script that computes the number.
+const WorkersAsTold = "as told"
+
+// Unset is a variable that a script reads and that is not set.
+type Unset struct {
+	Name string `json:"name"`
+	// Always is set if every run of the script reads the variable, because the line is at the top
+	// level of the script.
+	Always bool `json:"always"`
 }
 
 // Hjson is the result of reading a DeepSpeed configuration with hjson in the launch's interpreter.

@@ -41,7 +41,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 	}
 	for _, export := range prediction.Exports {
 		// Only the node knows a value that its shell expands again (see launch's export-reread).
-		if slices.Contains(probe.Heeded, export.Name) && !strings.ContainsAny(export.Value, "$`") {
+		if (slices.Contains(probe.Heeded, export.Name) || strings.HasPrefix(export.Name, "PYTHON")) && !strings.ContainsAny(export.Value, "$`") {
 			options.Exports[export.Name] = export.Value
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/internal/text"
 )
 
@@ -23,7 +24,14 @@ var DiskSpace = checks.Check{
 	Needs:    []facts.Section{facts.SectionDisk},
 	Volatile: true,
 	Run: checks.OnEach(func(v checks.View, node *facts.Node) (findings []checks.Finding) {
+		foreign, place := otherUser(v, node)
+		if foreign != nil {
+			findings = append(findings, *foreign)
+		}
 		for _, group := range fileSystems(usedPlaces(v, node)) {
+			if foreign != nil && group[0].Owner != nil && *group[0].Owner == *place.Owner && !group[0].Writable {
+				continue // the user ID is the cause
+			}
 			found := judgePlaces(v, node, group)
 			for i := range found {
 				if wouldSee := lacksTemporary(v, node); found[i].Verdict == checks.Warn && wouldSee != "" && slices.ContainsFunc(group, isTemporary) {
@@ -32,8 +40,87 @@ var DiskSpace = checks.Check{
 			}
 			findings = append(findings, found...)
 		}
-		return findings
+		return append(findings, longForSockets(v, node)...)
 	}),
+}
+
+// otherUser returns the finding for a node on which the login user has another user ID than on the
+// nodes to which the shared home or working directory belongs. The files there then belong to
+// somebody else. It also returns that directory.
+func otherUser(v checks.View, node *facts.Node) (*checks.Finding, *facts.Place) {
+	if node.Host == nil || node.Host.UID == nil || *node.Host.UID == 0 {
+		return nil, nil
+	}
+	for i := range node.Disk.Places {
+		place := &node.Disk.Places[i]
+		if place.Role != facts.PlaceWorkDir && place.Role != "home" || place.Owner == nil || *place.Owner == *node.Host.UID {
+			continue
+		}
+		owns := compare.Without(v.Nodes, func(n *facts.Node) bool {
+			return n.Host == nil || n.Host.UID == nil || n.Host.User != node.Host.User || *n.Host.UID != *place.Owner
+		})
+		if len(owns) == 0 {
+			continue
+		}
+		user := node.Host.User
+		return &checks.Finding{
+			Verdict:  checks.Warn,
+			Summary:  fmt.Sprintf("%s has user ID %d, but the shared files belong to %d", user, *node.Host.UID, *place.Owner),
+			Got:      fmt.Sprintf("%s is user %d; %s belongs to user %d", user, *node.Host.UID, place.Path, *place.Owner),
+			Want:     fmt.Sprintf("user ID %d for %s, as on %s", *place.Owner, user, hostfile.Fold(checks.NamesOf(owns))),
+			WouldSee: "PermissionError: [Errno 13] Permission denied, or files that other nodes may not change",
+			Remedy: []fix.Command{
+				fix.On("id %s; ls -ldn %s", fix.Name(user), fix.Path(place.Path)).As(fix.Look),
+				fix.Note("give %s the same user ID on every node: usermod -u, or one directory service for all nodes", fix.Text(user)),
+			},
+		}, place
+	}
+	return nil, nil
+}
+
+const (
+	// longestSocket is the largest number of bytes in the path of a socket (unix(7), sun_path,
+	// without the terminating zero that Python adds).
+	longestSocket = 107
+	// socketInTemporary is what Python's multiprocessing appends to the temporary directory for its
+	// sockets. DataLoader workers hand over tensors through such a socket, and so do managers.
+	//
+	// Source: Python 3.11, Lib/multiprocessing/util.py, get_temp_dir, and connection.py,
+	// arbitrary_address; torch 2.15, multiprocessing/reductions.py, reduce_storage.
+	socketInTemporary = "/pymp-XXXXXXXX/listener-XXXXXXXX"
+	// sparesTemporary is the release since which multiprocessing replaces a temporary directory
+	// with a long path by /tmp (python/cpython 132124).
+	sparesTemporary = "3.13.4"
+)
+
+// longForSockets returns the finding for a temporary directory whose path is too long for sockets.
+// Python uses no directory that does not exist or is not writable: it replaces it by /tmp without a
+// message.
+func longForSockets(v checks.View, node *facts.Node) []checks.Finding {
+	at := slices.IndexFunc(node.Disk.Places, func(p facts.Place) bool { return isTemporary(&p) })
+	if at < 0 || node.Python != nil && node.Python.Version != "" && !hostfile.Before(node.Python.Version, sparesTemporary) {
+		return nil
+	}
+	place, longest := &node.Disk.Places[at], longestSocket-len(socketInTemporary)
+	if len(place.Path) <= longest || !place.Exists || !place.Writable || place.ReadOnly || ranks.Moved(v, node, place) {
+		return nil
+	}
+	const message = "OSError: AF_UNIX path too long"
+	f := checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  fmt.Sprintf("TMPDIR has %d bytes: too long for the sockets of DataLoader workers", len(place.Path)),
+		Got:      fmt.Sprintf("%d bytes: TMPDIR=%s", len(place.Path), place.Path),
+		Want:     fmt.Sprintf("at most %d bytes: Python adds %s, and a socket's path has at most %d", longest, socketInTemporary, longestSocket),
+		WouldSee: onlyWorkers + message,
+		Remedy:   []fix.Command{ranks.SearchSession("TMPDIR"), ranks.ExportLine(v.Launch, "TMPDIR", "/tmp")},
+	}
+	if _, isExported := ranks.Exported(v, "TMPDIR"); isExported {
+		f.Remedy = ranks.TakeOut(v, ranks.Env(v, node).Get("TMPDIR"))
+	}
+	if ranks.StartsWorkers(v, node) {
+		f.Verdict, f.WouldSee = checks.Fail, message
+	}
+	return []checks.Finding{f}
 }
 
 // usedPlaces returns the places to which the launch writes. It leaves out places that the launch's
@@ -46,6 +133,9 @@ func usedPlaces(v checks.View, node *facts.Node) (used []*facts.Place) {
 		}
 		if place.Role != facts.RoleOutput && slices.ContainsFunc(v.Launch.Places, func(p facts.LaunchFile) bool { return p.Role == place.Role }) {
 			return true // ranks only read this place, or only rank 0 writes to it
+		}
+		if script := ranks.ScriptAt(v.Launch, node); place.Role == facts.PlaceWorkDir && (!place.Writable || place.ReadOnly) && script != nil && script.WritesNothing {
+			return true // a launcher writes nothing there
 		}
 		if place.Role == "torch-extensions" && len(v.Launch.Ops()) > 0 && (!place.Writable || place.ReadOnly || place.NoExec) {
 			return true // deepspeed-ops reports this place

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,13 +13,23 @@ import (
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/launch"
 	"preflight/launch/nccl"
 )
 
-// littleMemory is an amount in bytes that is too small to load a single Python process with torch.
+// torchMemory is the smallest amount in bytes that a process takes for itself when it has imported
+// torch: 200 MB with torch 2.4, 298 MB with 2.15.
+const torchMemory = 192 << 20
+
+// littleMemory is an amount in bytes that is too small to load a single Python process with torch,
+// even if the machine swaps.
 const littleMemory = 256 << 20
+
+// leastMemory returns an amount in bytes with which the ranks of a node cannot even start. The
+// launcher's own process imports torch too.
+func leastMemory(node *facts.Node) int64 { return int64(node.Slots+1) * torchMemory }
 
 var MemoryAvailable = checks.Check{
 	ID:       "memory-available",
@@ -27,7 +38,7 @@ var MemoryAvailable = checks.Check{
 	Volatile: true,
 	Run: checks.OnEach(func(view checks.View, node *facts.Node) (findings []checks.Finding) {
 		total, available := usableMemory(node.Memory)
-		if available < littleMemory || float64(available) < view.Policy.MemoryFree*float64(total) {
+		if available < leastMemory(node) || float64(available) < view.Policy.MemoryFree*float64(total) {
 			amount := fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total)))
 			f := checks.Finding{
 				Summary: "only " + amount + " memory are available",
@@ -38,8 +49,14 @@ var MemoryAvailable = checks.Check{
 					fix.Note("end the processes that are no longer needed"),
 				},
 			}
-			if available < littleMemory {
-				f.Verdict = checks.Fail
+			if available < littleMemory || available+node.Memory.SwapTotal < leastMemory(node) {
+				f.Verdict, f.Want = checks.Fail, fmt.Sprintf("at least %s: %d ranks and their launcher import torch", humanize.IBytes(uint64(leastMemory(node))), node.Slots)
+			}
+			if total < node.Memory.Total {
+				f.Summary = fmt.Sprintf("the cgroup's limit leaves %s of memory", humanize.IBytes(uint64(available)))
+				f.Got = fmt.Sprintf("%s available of %s, the limit in %s; the machine has %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total)),
+					cmp.Or(node.Memory.CgroupFile, "the cgroup"), humanize.IBytes(uint64(node.Memory.Total)))
+				f.Remedy = append(remedy.RaiseMemory(node), f.Remedy[0])
 			}
 			findings = append(findings, f)
 		}

@@ -77,6 +77,9 @@ func tooSmall(node *facts.Node, need need) []checks.Finding {
 			fix.On("ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*").Inside().As(fix.Look),
 			fix.Note("end programs that are no longer needed, and delete files that no program uses"),
 		}
+		if names := unusedFiles(node); names != nil {
+			f.Remedy = append(f.Remedy, removal(fix.Code("sudo "), names)[0].Remark("no process has it open; delete it if you do not need its content").Inside().As(fix.Or))
+		}
 	default:
 		f.Verdict = checks.Warn
 		f.Summary = "/dev/shm is not in memory: data that ranks share goes through a disk"
@@ -84,6 +87,17 @@ func tooSmall(node *facts.Node, need need) []checks.Finding {
 		f.WouldSee = "no error: training on this node is slower than on the others"
 	}
 	return []checks.Finding{f}
+}
+
+// unusedFiles returns the names of the files in /dev/shm that fill a tenth of it or more and that no
+// process has open.
+func unusedFiles(node *facts.Node) (names []string) {
+	for _, s := range node.SHM.Segments {
+		if s.Mapped != nil && !*s.Mapped && s.Size >= node.SHM.Size/10 && canBeNamed(s.Name) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // noRoomFor returns the message of NCCL when /dev/shm is full (misc/shmutils.cc, 2.23.4 and later).

@@ -48,7 +48,7 @@ func judgeExports(view checks.View) []checks.Finding {
 		findings = append(findings, fileProblems(view, file)...)
 		findings = append(findings, setTwice(view, file)...)
 	}
-	return slices.Concat(findings, namedEnvFile(view), tooLong(view), lost(view), unexported(view), ignored(view))
+	return slices.Concat(findings, namedEnvFile(view), tooLong(view), lost(view), unexported(view), unset(view), lackingTokens(view), ignored(view))
 }
 
 // lost reports exports that the login shell of a node does not pass on. tcsh and csh have no export

@@ -94,10 +94,33 @@ func (l leaving) judge() []checks.Finding {
 		return l.found()
 	case len(l.own) < 2:
 		return nil
+	case l.unmounted() != nil:
+		return []checks.Finding{*l.unmounted()}
 	case l.Role == facts.RoleIndexCache:
 		return l.indices()
 	}
 	return l.outputs()
+}
+
+// unmounted returns the finding for nodes that lack the mount on which most nodes have the directory.
+// It returns nil if there is no such mount.
+func (l leaving) unmounted() *checks.Finding {
+	groups := compare.GroupBy(l.own, func(n *facts.Node) string { return placeOf(n, l.LaunchFile).Mount })
+	mount := groups[0].Value
+	if mount == "" || mount == "/" || 2*len(groups[0].Nodes) <= len(l.own) || len(groups) == 1 {
+		return nil
+	}
+	lacking := compare.Without(l.own, func(n *facts.Node) bool { return placeOf(n, l.LaunchFile).Mount == mount })
+	from := compare.Without(l.own, func(n *facts.Node) bool { return placeOf(n, l.LaunchFile).Mount != mount })
+	f := l.finding(lacking, fmt.Sprintf("nothing is mounted at %s, which most nodes have as a mount", mount))
+	has := placeOf(lacking[0], l.LaunchFile)
+	f.Got = fmt.Sprintf("%s on %s, mounted at %s", has.FSType, has.Source, has.Mount)
+	f.Want = fmt.Sprintf("a mount at %s, as on %s", mount, hostfile.Fold(checks.NamesOf(from)))
+	f.Remedy = []fix.Command{
+		fix.On("findmnt %s   # this node has the mount", fix.Path(mount)).At(from[0].Name).As(fix.Look),
+		fix.On("sudo mount %s   # if /etc/fstab has that mount", fix.Path(mount)),
+	}
+	return &f
 }
 
 // finding returns the finding for nodes that will not see the files that other nodes write to the

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"preflight/checks"
+	"preflight/checks/ranks"
+	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
 	"preflight/launch/nccl"
@@ -27,6 +30,8 @@ type envNames struct {
 	NCCLNumbers nameSet           `yaml:"nccl_numbers"`
 	NCCLTexts   nameSet           `yaml:"nccl_texts"`
 	Torch       nameSet           `yaml:"torch"`
+	Integers    nameSet           `yaml:"torch_numbers"`
+	Switches    nameSet           `yaml:"torch_switches"`
 	Dead        map[string]string `yaml:"dead"`
 	Renamed     nameSet           `yaml:"renamed"`
 	MustAgree   nameSet           `yaml:"must_agree"`
@@ -132,4 +137,92 @@ func wrongNumbers(r envOfRanks) []checks.Finding {
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// grammar says which values a program accepts in a variable. Other values end the program.
+type grammar struct {
+	accepts        func(value string) bool
+	want, wouldSee string
+}
+
+// listed accepts the listed values.
+func listed(values ...string) grammar {
+	return grammar{accepts: func(value string) bool { return slices.Contains(values, value) }, want: "one of " + strings.Join(values, ", ")}
+}
+
+var (
+	wholeNumber = regexp.MustCompile(`^\s*[+-]?\d+(_\d+)*\s*$`) // as Python's int
+	startNumber = regexp.MustCompile(`^\s*[+-]?\d`)             // as C++'s stoi
+)
+
+// grammarOf returns the grammar of a variable for programs that this launch runs. It returns false
+// if any value does, or if no program reads the variable.
+//
+// Source: torch 2.15, torch/csrc/distributed/c10d/debug.cpp; deepspeed 0.19.8, constants.py and
+// accelerator/real_accelerator.py.
+func (r envOfRanks) grammarOf(name string) (g grammar, found bool) {
+	script := ranks.ScriptAt(r.view.Launch, r.node)
+	usesDeepSpeed := slices.Contains(r.view.Launch.Imports, "deepspeed") || script != nil && slices.Contains(script.Imports, "deepspeed")
+	_, isExported := ranks.Exported(r.view, name)
+	switch {
+	case name == "TORCH_DISTRIBUTED_DEBUG":
+		g = listed("OFF", "INFO", "DETAIL", "off", "info", "detail")
+		g.wouldSee = "The value of TORCH_DISTRIBUTED_DEBUG must be OFF, INFO, or DETAIL."
+	case name == "DEEPSPEED_TIMEOUT" && usesDeepSpeed && !isExported: // launcher-env reports an exported value
+		g = grammar{accepts: wholeNumber.MatchString, want: "a whole number of minutes, such as 30"}
+		g.wouldSee = "ValueError: invalid literal for int() with base 10: '" + r.value(name) + "'"
+	case name == "DS_ACCELERATOR" && usesDeepSpeed:
+		g = listed("cuda", "cpu", "xpu", "xpu.external", "npu", "mps", "hpu", "mlu", "sdaa", "supa", "klxpu")
+		g.wouldSee = "ValueError: DS_ACCELERATOR must be one of […]. Value \"" + r.value(name) + "\" is not supported"
+	case tables().Integers[name] && ranks.UsesNCCL(r.view):
+		g = grammar{accepts: startNumber.MatchString, want: "a whole number"}
+		g.wouldSee = "RuntimeError: Invalid value for environment variable: " + name
+	case tables().Switches[name] && ranks.UsesNCCL(r.view):
+		g = listed("1", "0", "true", "false", "yes", "no", "y", "n", "t", "f")
+		inCapitals := g.accepts
+		g.accepts = func(value string) bool { return inCapitals(strings.ToLower(value)) }
+		g.wouldSee = "RuntimeError: Invalid value for environment variable: " + name
+	default:
+		return grammar{}, false
+	}
+	return g, true
+}
+
+// malformed fails for values that end every process that reads them.
+func malformed(r envOfRanks) []checks.Finding {
+	var findings []checks.Finding
+	for _, s := range r.set {
+		g, found := r.grammarOf(s.Name)
+		if !found || g.accepts(s.Value) {
+			continue
+		}
+		f := r.finding(s.Name, fmt.Sprintf("%s has a malformed value, which ends the ranks", s.Name))
+		f.Verdict, f.Want, f.WouldSee = checks.Fail, g.want, g.wouldSee
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// leftRank fails for the variables of another job with which deepspeed.init_distributed does not ask MPI
+// for the rank.
+//
+// Source: deepspeed 0.19.8, comm/comm.py, init_distributed, required_env.
+func leftRank(r envOfRanks) []checks.Finding {
+	required := []string{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"}
+	if !r.view.Launch.StartedBy().MPIDiscovery || slices.ContainsFunc(required, func(name string) bool { return r.value(name) == "" }) {
+		return nil
+	}
+	f := r.finding("RANK", "RANK and MASTER_ADDR are set, so DeepSpeed does not ask MPI for its rank")
+	f.Verdict, f.Want = checks.Fail, "none of "+text.List(required)+" in the session of a node"
+	f.WouldSee = "ranks that wait at " + r.value("MASTER_ADDR") + " until their time is up"
+	return []checks.Finding{f}
+}
+
+// endsRanks reports whether a node has a malformed value of a variable.
+func endsRanks(view checks.View, name string) bool {
+	return slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool {
+		r := envOfRanks{view: view, node: node, vars: ranks.Env(view, node)}
+		g, found := r.grammarOf(name)
+		return found && r.value(name) != "" && !g.accepts(r.value(name))
+	})
 }

@@ -35,8 +35,8 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 	}
 	settings := map[string][]compare.Comparison{} // comparisons by the consequence of a difference; "" stands for an error
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if !names[name] || tables().MayDiffer[name] {
-			continue
+		if !names[name] || tables().MayDiffer[name] || endsRanks(view, name) {
+			continue // env-sane reports a value that ends the ranks
 		}
 		wouldSee := ""
 		if why := ranks.Unread(view, name); why != "" {

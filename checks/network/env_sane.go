@@ -58,7 +58,7 @@ func judgeEnv(view checks.View) []checks.Finding {
 func (r envOfRanks) judge() []checks.Finding {
 	var findings []checks.Finding
 	for _, rule := range []func(envOfRanks) []checks.Finding{
-		wrongNames, wrongNumbers, ncclInterfaces, exactInterfaces, harmfulSwitches, confFile,
+		wrongNames, wrongNumbers, malformed, leftRank, ncclInterfaces, exactInterfaces, harmfulSwitches, confFile,
 	} {
 		findings = append(findings, rule(r)...)
 	}
@@ -86,14 +86,20 @@ func rareFiles(view checks.View, findings []checks.Finding) []checks.Finding {
 			if named(path, node, append(one.judge(), findings...)) {
 				continue
 			}
-			found = append(found, checks.Finding{
+			f := checks.Finding{
 				Verdict:  checks.Warn,
 				Nodes:    []string{node.Name},
 				Summary:  "NCCL reads a configuration file that most nodes do not have",
 				Got:      path,
 				WouldSee: "settings on this node that no env command shows",
 				Remedy:   []fix.Command{fix.On("cat %s", fix.Path(path)).As(fix.Look)},
-			})
+			}
+			if at := slices.IndexFunc(node.Env.Files, func(c facts.ConfFile) bool { return c.Path == path && c.Error != "" }); at >= 0 {
+				f.Summary, f.Got = "NCCL cannot open its configuration file", path+": "+node.Env.Files[at].Error
+				f.WouldSee = "nothing: NCCL goes on without the settings of the file"
+				f.Remedy = []fix.Command{fix.On("namei -l %s", fix.Path(path)).As(fix.Look)}
+			}
+			found = append(found, f)
 		}
 	}
 	return found

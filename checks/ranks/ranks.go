@@ -9,6 +9,7 @@ package ranks
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
@@ -128,6 +129,28 @@ func ScriptAt(p launch.Prediction, machine *facts.Node) *facts.File {
 		return nil
 	}
 	return FileAt(machine, p.Files[i])
+}
+
+// StartsWorkers reports whether the script certainly loads its data in worker processes on a node. It
+// may compute their number; then an argument of the script that is named after them counts.
+func StartsWorkers(view checks.View, node *facts.Node) bool {
+	script := ScriptAt(view.Launch, node)
+	switch {
+	case script == nil || script.Workers == "":
+		return false
+	case script.Workers != facts.WorkersAsTold:
+		return true
+	}
+	for i, argument := range view.Launch.Arguments {
+		name, number, isJoined := strings.Cut(argument, "=")
+		if !isJoined && i+1 < len(view.Launch.Arguments) {
+			number = view.Launch.Arguments[i+1]
+		}
+		if count, err := strconv.Atoi(number); err == nil && count > 0 && strings.HasPrefix(name, "-") && strings.HasSuffix(name, "workers") {
+			return true
+		}
+	}
+	return false
 }
 
 // Answering returns the nodes whose Python interpreter answered. Only python-same reports the other

@@ -3,6 +3,7 @@
 package remedy
 
 import (
+	"path"
 	"strconv"
 
 	"preflight/checks/fix"
@@ -88,6 +89,34 @@ func RaiseProcesses(node *facts.Node, ofCgroup bool) []fix.Command {
 		OnMachine(node, fix.On("sudo systemctl set-property user-$(id -u).slice TasksMax=infinity   # or the slice that the launch runs in")),
 		fix.On("cat /proc/self/cgroup /sys/fs/cgroup/$(cut -d: -f3 /proc/self/cgroup)/pids.max   # in a new session: shows the cgroup and its limit").As(fix.Look),
 	}
+}
+
+// RaiseMemory returns the commands that raise the memory limit of the cgroup in which a node's ranks
+// run. A unit of systemd keeps a limit that systemctl sets.
+//
+// Source: systemd.resource-control(5), MemoryMax and MemoryHigh; docker container update.
+func RaiseMemory(node *facts.Node) []fix.Command {
+	file := node.Memory.CgroupFile
+	switch container := ranks.ContainerOf(node); {
+	case container == "kubernetes":
+		return []fix.Command{fix.Note("raise resources: {limits: {memory: …}} in the pod's spec")}
+	case isEngine(container):
+		return []fix.Command{fix.Note("run %s update --memory 0 --memory-swap -1 with the container of {nodes}, or start it again without --memory", fix.Name(container))}
+	case node.SSH != nil && node.SSH.Carrier == "srun":
+		return []fix.Command{fix.Note("ask Slurm for the job with --mem=0, which means all memory of the node")}
+	case file == "":
+		return []fix.Command{fix.On("cat /proc/self/cgroup   # shows the cgroup").As(fix.Look), fix.Note("raise the memory limit of the session on {nodes}")}
+	}
+	shown := fix.On("cat %s", fix.Path(file)).As(fix.Look)
+	switch unit := path.Base(path.Dir(file)); path.Ext(unit) {
+	case ".slice", ".service", ".scope":
+		return []fix.Command{shown, OnMachine(node, fix.On("sudo systemctl set-property %s MemoryMax=infinity MemoryHigh=infinity", fix.Name(unit)))}
+	}
+	none := fix.Code("max")
+	if path.Base(file) == "memory.limit_in_bytes" {
+		none = fix.Code("-1")
+	}
+	return []fix.Command{shown, OnMachine(node, fix.On("echo %s | sudo tee %s", none, fix.Path(file)))}
 }
 
 // LengthenBacklog returns the commands that raise the number of waiting connections that the kernel

@@ -36,7 +36,7 @@ func CollectHost(ctx context.Context, o machine.Options) (*facts.Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("/proc/uptime is malformed: %q", uptime)
 	}
-	who := machine.Session(o)
+	who, uid := machine.Session(o), os.Getuid()
 	host := &facts.Host{
 		Hostname:     unix.ByteSliceToString(uname.Nodename[:]),
 		BootID:       boot,
@@ -50,6 +50,7 @@ func CollectHost(ctx context.Context, o machine.Options) (*facts.Host, error) {
 		NUMA:         numaNodes(o),
 		Container:    container(o),
 		User:         who.Name,
+		UID:          &uid,
 		Home:         who.Home,
 		Shell:        who.Shell,
 		Tools:        tools(o),

@@ -120,7 +120,7 @@ func CollectMemory(_ context.Context, o machine.Options) (*facts.Memory, error) 
 	m.Overcommit = int(mode)
 	if c, found := machine.CgroupOf(o, "self", "memory"); found {
 		if most, by, limited := machine.Tightest(c, c.MemoryLimit); limited {
-			m.CgroupLimit = &most
+			m.CgroupLimit, m.CgroupFile = &most, o.Without(c.MemoryFile(by))
 			if used, known := c.MemoryUsed(by); known {
 				m.CgroupUsed = &used
 			}

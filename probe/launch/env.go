@@ -40,7 +40,7 @@ var (
 		"SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SSL_CERT_DIR", "SSL_CERT_FILE",
 		"TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_CPP_LOG_LEVEL", "TORCH_CUDA_ARCH_LIST", "TORCH_DISTRIBUTED_DEBUG", "TORCH_EXTENSIONS_DIR",
 		"TORCH_SHOW_CPP_STACKTRACES", "TRANSFORMERS_CACHE", "TRANSFORMERS_OFFLINE", "TRITON_CACHE_DIR",
-		"USE_LIBUV", "VIRTUAL_ENV", "WORLD_SIZE",
+		"USE_LIBUV", "VIRTUAL_ENV", "WANDB_DISABLED", "WANDB_MODE", "WORLD_SIZE",
 	}
 	allowedPrefixes = []string{
 		"ACCELERATE_", "DEEPSPEED_", "DS_", "FI_", "GLOO_", "HYDRA_", "I_MPI_", "MV2_", "NCCL_", "OMPI_MCA_",
@@ -64,13 +64,14 @@ func hasAnyPrefix(name string, families []string) bool {
 
 // CollectEnv reads the environment of this session and the settings that NCCL would add to it.
 func CollectEnv(ctx context.Context, o machine.Options) (*facts.Env, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return nil, errors.New("HOME is not set, so ~/.nccl.conf cannot be found")
+	home := machine.Session(o).Home // as in NCCL, which asks for the account and does not read HOME
+	if home == "" {
+		return nil, errors.New("the account has no home directory, so ~/.nccl.conf cannot be found")
 	}
 	env := readEnv(os.Environ(), o.At, home, o.WorkDir)
 	env.Topology = topologyFiles(ctx, o, env.NCCL)
 	env.ExportTrial = tryExports(ctx, o)
+	env.Tokens = tokens(o, home)
 	return env, nil
 }
 

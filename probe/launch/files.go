@@ -186,6 +186,9 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 	case named.Role == facts.RoleScript && file.Size <= scriptSize:
 		if text, err := readOrdinary(path, scriptSize); err == nil {
 			file.Imports, file.Needs = imports(string(text), isIn(o.At(machine.ScriptDirectory(o))))
+			file.Unset = unset(string(text), o.LookupEnv)
+			file.Workers = workers(string(text))
+			file.WritesNothing = !writes.Match(text) && len(file.Imports) == len(file.Needs)
 			file.Code = codeDigest(text)
 			file.MakesGloo = o.Head && makesGloo(text)
 			if o.Head {

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"preflight/facts"
 	"preflight/internal/lazyregexp"
 )
 
@@ -121,3 +123,78 @@ var (
 func makesGloo(text []byte) bool {
 	return glooGroup.Match(text) || glooAlone.Match(text) && !bytes.Contains(text, []byte("nccl"))
 }
+
+var (
+	// readsVariable matches a variable that must be set, and what comes next.
+	readsVariable = lazyregexp.New(`\benviron\[[ \t]*["'](\w+)["'][ \t]*\][ \t]*(=?=?)`)
+	// guards matches code that makes it doubtful whether the line is run, or whether the variable is
+	// still unset.
+	guards = lazyregexp.New(`\bin (os\.)?environ|\bif\b|\bor\b|\band\b|\blambda\b|\btry\b`)
+	// setsVariables matches code that may set any variable.
+	setsVariables = lazyregexp.New(`dotenv|environ\.update|\bputenv\b|environ *= `)
+	setsVariable  = lazyregexp.New(`\b(?:environ\.setdefault|getenv|environ\.get)\([ \t]*["'](\w+)["']|["'](\w+)["'][ \t]+(?:not[ \t]+)?in[ \t]+(?:os\.)?environ`)
+)
+
+// unset returns the variables that a script reads with os.environ["NAME"] and that are not set. It
+// leaves out variables that the script itself sets or treats as optional.
+func unset(script string, lookup func(string) (string, bool)) (all []facts.Unset) {
+	if !strings.Contains(script, "environ[") || setsVariables.MatchString(script) {
+		return nil
+	}
+	var optional []string
+	for _, found := range setsVariable.FindAllStringSubmatch(script, -1) {
+		optional = append(optional, found[1], found[2])
+	}
+	var inText string
+	movable := false
+	for line := range strings.Lines(script) {
+		var code string
+		wasInText := inText != ""
+		inText, code = outsideTexts(inText, strings.TrimRight(line, "\r\n"))
+		movable = movable || elsewhere.MatchString(code)
+		if wasInText || !strings.Contains(code, "environ[") {
+			continue
+		}
+		for _, found := range readsVariable.FindAllStringSubmatch(line, -1) {
+			if found[2] == "=" {
+				optional = append(optional, found[1])
+				continue
+			}
+			always := !movable && code[0] != ' ' && code[0] != '\t' && !guards.MatchString(code)
+			at := slices.IndexFunc(all, func(u facts.Unset) bool { return u.Name == found[1] })
+			if at >= 0 {
+				all[at].Always = all[at].Always || always
+				continue
+			}
+			if _, isSet := lookup(found[1]); !isSet {
+				all = append(all, facts.Unset{Name: found[1], Always: always})
+			}
+		}
+	}
+	all = slices.DeleteFunc(all, func(u facts.Unset) bool { return slices.Contains(optional, u.Name) })
+	slices.SortFunc(all, func(a, b facts.Unset) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// loaderWorkers matches the number of workers of a DataLoader, outside of comments.
+var loaderWorkers = lazyregexp.New(`(?m)^[^#\n]*\bnum_workers[ \t]*=[ \t]*(\d+|[\pL_(])`)
+
+// workers returns the largest number of worker processes that a script asks a DataLoader for, as in
+// facts.File.
+func workers(script string) (most string) {
+	if !strings.Contains(script, "DataLoader") {
+		return ""
+	}
+	for _, found := range loaderWorkers.FindAllStringSubmatch(script, -1) {
+		switch number, err := strconv.Atoi(found[1]); {
+		case err == nil && number > 0:
+			return found[1]
+		case err != nil:
+			most = facts.WorkersAsTold
+		}
+	}
+	return most
+}
+
+// writes matches code that may write files, or that hands the work to a library that does.
+var writes = lazyregexp.New(`(?i)\bopen\([^)\n]*,\s*(mode\s*=\s*)?["'][^"'\n]*[wax+]|\bopen\([^"')\n,]*,\s*[^"'\s]|\bsave|\.save|_save|mkdir|makedirs|\.write_(text|bytes)|\.to_(csv|parquet|json|disk|pickle)\(|writer|trainer|filehandler|basicConfig|hydra|lightning|wandb|mlflow|tensorboard|comet|clearml|neptune|\bdump\(|checkpoint|shutil|subprocess|os\.(system|exec|popen|spawn|rename|replace|link|symlink|mknod|mkfifo)|log_?dir|out(put)?_?dir|tofile|memmap|profil|sqlite|h5py|runpy|exec\(|import_module`)

@@ -2,7 +2,17 @@
 
 package launch
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
 
 func TestCodeDigest(t *testing.T) {
 	const script = "import torch\n\nif torch:\n    run()\n"
@@ -46,5 +56,108 @@ func TestMakesGloo(t *testing.T) {
 		if got := makesGloo([]byte("import torch\n" + c.text + "\n")); got != c.want {
 			t.Errorf("%s makes a group of gloo: %v, want %v", c.text, got, c.want)
 		}
+	}
+}
+
+func TestUnset(t *testing.T) {
+	set := func(name string) (string, bool) { return "", name == "SET" }
+	for _, c := range []struct {
+		text, want string // want has a "!" after a name that every run reads
+	}{
+		{`key = os.environ["KEY"]`, "KEY!"},
+		{`wandb.login(key=os.environ['KEY'])`, "KEY!"},
+		{"from os import environ\na, b = environ['A'], environ['B']", "A! B!"},
+		{"def main():\n    key = os.environ['KEY']\n", "KEY"},
+		{"try:\n    key = os.environ['KEY']\nexcept KeyError:\n    pass\n", "KEY"},
+		{`key = os.environ["KEY"] if cuda else None`, "KEY"},
+		{`key = os.environ["SET"]`, ""},
+		{"os.environ['KEY'] = '1'\nprint(os.environ['KEY'])\n", ""},
+		{`same = os.environ["KEY"] == "1"`, "KEY!"},
+		{"os.environ.setdefault('KEY', '1')\nprint(os.environ['KEY'])\n", ""},
+		{"if 'KEY' in os.environ:\n    print(os.environ['KEY'])\n", ""},
+		{"load_dotenv()\nkey = os.environ['KEY']\n", ""},
+		{"sys.exit(0)\nkey = os.environ['KEY']\n", "KEY"},
+		{`key = os.environ.get("KEY")`, ""},
+		{`# os.environ["KEY"]`, ""},
+		{`print("set os.environ['KEY'] first")`, ""},
+		{"\"\"\"\nset os.environ['KEY'] first\n\"\"\"\n", ""},
+	} {
+		var got []string
+		for _, u := range unset("import os\n"+c.text, set) {
+			if u.Always {
+				u.Name += "!"
+			}
+			got = append(got, u.Name)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%q: %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+func TestWorkers(t *testing.T) {
+	for text, want := range map[string]string{
+		"DataLoader(data, num_workers=4)":                            "4",
+		"DataLoader(data,\n    num_workers = 12,\n)":                 "12",
+		"DataLoader(data, num_workers=0)":                            "",
+		"DataLoader(data)":                                           "",
+		"DataLoader(data, num_workers=args.num_workers)":             facts.WorkersAsTold,
+		"# DataLoader(data, num_workers=4)":                          "",
+		"pool(num_workers=4)":                                        "",
+		"DataLoader(a, num_workers=0)\nDataLoader(b, num_workers=2)": "2",
+	} {
+		if got := workers(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestWrites(t *testing.T) {
+	for text, want := range map[string]bool{
+		"sys.stdout.write('trained')\nopen('expected').read()\njson.dumps({})\nfaulthandler.dump_traceback_later(9)": false,
+		"open('log.txt', 'w')":          true,
+		"open('log.txt', mode=\"a\")":   true,
+		"open(path, how)":               true,
+		"torch.save(model, 'model.pt')": true,
+		"engine.save_checkpoint('out')": true,
+		"os.makedirs('out')":            true,
+		"SummaryWriter()":               true,
+		"Trainer(model)":                true,
+		"open('data.json', 'r').read()": false,
+		"torch.load('model.pt')":        false,
+	} {
+		if got := writes.MatchString(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestTokens(t *testing.T) {
+	home := t.TempDir()
+	for name, text := range map[string]string{
+		".netrc": "machine api.wandb.ai login user password 0123", ".cache/huggingface/token": "0123", ".comet.config": "", ".aws/credentials": "[default]",
+	} {
+		path := filepath.Join(home, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("HOME", home)
+	for _, s := range services {
+		t.Setenv(s.variable, "")
+	}
+	t.Setenv("HF_HOME", "")
+	t.Setenv("HUGGING_FACE_HUB_TOKEN", "")
+	t.Setenv("OPENAI_API_KEY", "secret")
+	want := []facts.Token{
+		{Variable: "WANDB_API_KEY", From: home + "/.netrc"}, {Variable: "HF_TOKEN", From: home + "/.cache/huggingface/token"},
+		{Variable: "AWS_SECRET_ACCESS_KEY", From: home + "/.aws/credentials"}, {Variable: "OPENAI_API_KEY", From: "environment"},
+	}
+	if got := tokens(machine.Options{}, home); !slices.Equal(got, want) {
+		t.Errorf("tokens %v, want %v", got, want)
+	}
+	t.Setenv("HF_HOME", home+"/elsewhere")
+	if got := tokens(machine.Options{}, home); slices.ContainsFunc(got, func(f facts.Token) bool { return f.Variable == "HF_TOKEN" }) {
+		t.Errorf("with another HF_HOME: %v", got)
 	}
 }

@@ -79,14 +79,23 @@ func (c Cgroup) Upward() iter.Seq[string] {
 }
 
 // MemoryLimit returns the limit in bytes that a cgroup directory sets. In version 1, the largest
-// multiple of the page size means no limit.
+// multiple of the page size means no limit. In version 2, memory.high counts too: above it, the
+// kernel slows every process of the cgroup down.
 func (c Cgroup) MemoryLimit(dir string) (int64, bool) {
-	name := "memory.limit_in_bytes"
-	if c.V2 {
-		name = "memory.max"
-	}
-	limit, set := Number(filepath.Join(dir, name))
+	limit, set := Number(c.MemoryFile(dir))
 	return limit, set && limit < 1<<62
+}
+
+// MemoryFile returns the file with the limit of MemoryLimit.
+func (c Cgroup) MemoryFile(dir string) string {
+	if !c.V2 {
+		return filepath.Join(dir, "memory.limit_in_bytes")
+	}
+	most, isMost := Number(filepath.Join(dir, "memory.max"))
+	if high, isHigh := Number(filepath.Join(dir, "memory.high")); isHigh && (!isMost || high < most) {
+		return filepath.Join(dir, "memory.high")
+	}
+	return filepath.Join(dir, "memory.max")
 }
 
 // Tightest returns the smallest limit that the cgroup or one of its ancestors sets, and the

@@ -91,3 +91,32 @@ func TestMemoryUsedLeavesOutThePageCache(t *testing.T) {
 		}
 	}
 }
+
+func TestMemoryLimit(t *testing.T) {
+	for name, test := range map[string]struct {
+		v2    bool
+		files map[string]string
+		limit int64
+		file  string // "" for no limit
+	}{
+		"version 1":               {false, map[string]string{"memory.limit_in_bytes": "200000000\n"}, 200000000, "memory.limit_in_bytes"},
+		"version 1 without limit": {false, map[string]string{"memory.limit_in_bytes": "9223372036854771712\n"}, 0, ""},
+		"the maximum":             {true, map[string]string{"memory.max": "200\n", "memory.high": "max\n"}, 200, "memory.max"},
+		"throttled first":         {true, map[string]string{"memory.max": "200\n", "memory.high": "100\n"}, 100, "memory.high"},
+		"throttled only":          {true, map[string]string{"memory.max": "max\n", "memory.high": "100\n"}, 100, "memory.high"},
+		"never throttled":         {true, map[string]string{"memory.max": "200\n", "memory.high": "300\n"}, 200, "memory.max"},
+		"no limit":                {true, map[string]string{"memory.max": "max\n", "memory.high": "max\n"}, 0, ""},
+	} {
+		dir := t.TempDir()
+		for file, text := range test.files {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := Cgroup{Dir: dir, Top: dir, V2: test.v2}
+		limit, by, limited := Tightest(c, c.MemoryLimit)
+		if limited != (test.file != "") || limited && (limit != test.limit || c.MemoryFile(by) != filepath.Join(dir, test.file)) {
+			t.Errorf("%s: limit %d of %q, %v", name, limit, c.MemoryFile(by), limited)
+		}
+	}
+}

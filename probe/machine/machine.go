@@ -45,7 +45,7 @@ type Options struct {
 	// Places maps roles (offload-param, output) to directories that the launch names. The disk
 	// section reports these directories.
 	Places map[string]string `json:"places,omitempty"`
-	// Exports holds the launch's values of the variables in Heeded. Ops lists what DeepSpeed will
+	// Exports holds the launch's values of the variables in Heeded, and of Python's own variables. Ops lists what DeepSpeed will
 	// compile. Modules lists the modules that the launch imports and that files may hide.
 	Exports map[string]string `json:"exports,omitempty"`
 	Ops     []string          `json:"ops,omitempty"`

@@ -29,6 +29,7 @@ type filesystem struct {
 	exists   bool   // path is the place itself
 	writable bool
 	inTheWay string // a file at the path where the place needs a directory
+	owner    *int   // the user ID of the place's owner, nil if the place does not exist
 	statfs   unix.Statfs_t
 }
 
@@ -66,11 +67,11 @@ func lookAtPlaces(ctx context.Context, o Options, places []facts.Place, stand fu
 	for i := range places {
 		place, found := &places[i], &ground[i]
 		if m := MountOf(table, found.path); m != nil {
-			place.FSType, place.Source = m.FSType, m.Source
+			place.FSType, place.Source, place.Mount = m.FSType, m.Source, m.MountPoint
 			place.NoExec, place.ReadOnly = Has(m, "noexec"), Has(m, "ro")
 		}
 		if place.Problem == "" {
-			place.Exists, place.Writable, place.InTheWay = found.exists, found.writable, found.inTheWay
+			place.Exists, place.Writable, place.InTheWay, place.Owner = found.exists, found.writable, found.inTheWay, found.owner
 			place.Total, place.Free, place.FreeInodes = Sizes(&found.statfs)
 		}
 	}
@@ -97,6 +98,11 @@ func filesystemOf(o Options, path string) (filesystem, error) {
 		inTheWay: inTheWay,
 		// access(2) also asks the server of a network file system. It writes nothing.
 		writable: inTheWay == "" && unix.Faccessat(unix.AT_FDCWD, resolved, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil,
+	}
+	var stat unix.Stat_t
+	if seen.exists && unix.Stat(resolved, &stat) == nil {
+		owner := int(stat.Uid)
+		seen.owner = &owner
 	}
 	for {
 		err := unix.Statfs(resolved, &seen.statfs)

@@ -42,11 +42,11 @@ func TestHungMountCostsOnlyItsPlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []facts.Place{
-			{FSType: "lustre", Source: "mds@o2ib:/scratch", NoExec: true, ReadOnly: true, Exists: true, Writable: true, Total: 409600, Free: 204800, FreeInodes: 7},
-			{FSType: "nfs4", Source: "filer:/export/home", Problem: "no answer within 2s: a hung mount?"},
-			{FSType: "xfs", Source: "/dev/sda1", Problem: "the collector crashed at places_linux_test.go:37, which is a bug in preflight: planted"},
-			{FSType: "nfs4", Source: "filer:/export/home", Problem: "permission denied"},
-			{FSType: "nfs4", Source: "filer:/export/home", Exists: true, Writable: true, Total: 409600, Free: 204800, FreeInodes: 7},
+			{FSType: "lustre", Source: "mds@o2ib:/scratch", Mount: "/scratch", NoExec: true, ReadOnly: true, Exists: true, Writable: true, Total: 409600, Free: 204800, FreeInodes: 7},
+			{FSType: "nfs4", Source: "filer:/export/home", Mount: "/home", Problem: "no answer within 2s: a hung mount?"},
+			{FSType: "xfs", Source: "/dev/sda1", Mount: "/", Problem: "the collector crashed at places_linux_test.go:37, which is a bug in preflight: planted"},
+			{FSType: "nfs4", Source: "filer:/export/home", Mount: "/home", Problem: "permission denied"},
+			{FSType: "nfs4", Source: "filer:/export/home", Mount: "/home", Exists: true, Writable: true, Total: 409600, Free: 204800, FreeInodes: 7},
 		}
 		for i := range want {
 			want[i].Path = places[i].Path
@@ -91,7 +91,10 @@ func TestStand(t *testing.T) {
 		if got.statfs.Blocks == 0 {
 			t.Errorf("%s: the file system has no blocks", path)
 		}
-		got.statfs = unix.Statfs_t{}
+		if (got.owner != nil) != want.exists || got.owner != nil && *got.owner != os.Getuid() {
+			t.Errorf("%s: owner %v", path, got.owner)
+		}
+		got.statfs, got.owner = unix.Statfs_t{}, nil
 		if got != want {
 			t.Errorf("%s stands on %+v, want %+v", path, got, want)
 		}

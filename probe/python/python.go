@@ -87,6 +87,18 @@ sys.stdout.flush()
 sys.modules["os"]._exit(0)
 `
 
+// pythonEnv adds to an environment the variables that the launch exports for the interpreter itself.
+// A malformed PYTHONHASHSEED or a wrong PYTHONHOME ends every interpreter at its start. askPython
+// gets PYTHONPATH as an argument.
+func pythonEnv(environ []string, exports map[string]string) []string {
+	for name, value := range exports {
+		if strings.HasPrefix(name, "PYTHON") && name != "PYTHONPATH" {
+			environ = append(environ, name+"="+value)
+		}
+	}
+	return environ
+}
+
 // CollectPython asks the launch's interpreter where it searches for packages, and reads the rest
 // from files.
 //
@@ -106,6 +118,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	// are not set, because each would hide something that the launch will see.
 	searched := strings.Join([]string{machine.ScriptDirectory(o), o.Getenv("PYTHONPATH")}, ":")
 	interpreter := hostsys.Child{Path: python.Path, Args: append([]string{"-B", "-c", askPython, strings.Join(o.Modules, " "), searched}, scripts(o)...), Dir: dir}
+	interpreter.Env = pythonEnv(os.Environ(), o.Exports)
 	stdout, stderr, err := interpreter.Run(ctx)
 	own, complete := parseAnswer(stdout, dir, python)
 	if !complete {
