@@ -68,7 +68,7 @@ type JobProcess struct {
 	// Torch reports whether the process has loaded torch's library. It is nil if that cannot be
 	// read.
 	Torch *bool `json:"torch,omitempty"`
-	// NCCL reports whether the process has loaded NCCL's library.
+	// NCCL reports whether the process has loaded NCCL's library and uses a GPU.
 	NCCL bool `json:"nccl,omitempty"`
 	// Compiles is the op that a child process is compiling. CompilesFor is for how many seconds the
 	// child has been compiling it.

@@ -223,7 +223,7 @@ func (p *process) waiting(o machine.Options, up float64) {
 	}
 	if text, err := os.ReadFile(o.At(fmt.Sprintf("/proc/%d/maps", p.PID))); err == nil {
 		loaded := strings.Contains(string(text), "/libtorch") || strings.Contains(string(text), "/libc10")
-		p.job.Torch, p.job.NCCL = &loaded, strings.Contains(string(text), "/libnccl")
+		p.job.Torch, p.job.NCCL = &loaded, strings.Contains(string(text), "/libnccl") && strings.Contains(string(text), "/dev/nvidia")
 	}
 	p.eachBelow(func(below *process) {
 		p.job.Busy = p.job.Busy || computes(o, below)
