@@ -43,7 +43,7 @@ func TestCallBack(t *testing.T) {
 		{"an address that no node reaches", "openmpi", "head", (*testhosts.Node).AddDocker0First, "", []string{}},
 		{"an interface that no node reaches", "mpich", "head", (*testhosts.Node).AddDocker0, "HYDRA_IFACE=docker0", everybody},
 		{"the name is unknown", "mpich", "w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.ForgetName(cluster.Head.Name) }, "",
-			[]string{"unknown launcher-callback [w2]"}}, // no name server answers
+			[]string{"fail launcher-callback [w2]"}}, // no name server is reachable
 		{"the name is the node's own loopback", "mpich", "w2", func(n *testhosts.Node) (testhosts.Undo, error) {
 			return n.WrongHosts(cluster.Head.Name, "127.0.1.1")
 		}, "", []string{"fail launcher-callback [w2]"}},

@@ -74,7 +74,7 @@ func refused(variable string) fix.Command {
 // ExportOwn returns the command that exports a variable of the launching shell to every rank. It does
 // not show the value, which may be a secret, and does nothing if the variable is not set.
 func ExportOwn(name string) fix.Command {
-	return fix.Here(`printf '%s=%%s\n' "${%[1]s:?}" >> ~/.deepspeed_env && chmod 600 ~/.deepspeed_env`, fix.Variable(name))
+	return fix.Here(`env | grep ^%s >> ~/.deepspeed_env && chmod 600 ~/.deepspeed_env`, fix.Variable(name))
 }
 
 // ExportLine returns the command that sets a variable for every rank of the launch. If the value is

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestHostOnMetal(t *testing.T) {
 		CPU:          facts.CPU{Model: "Intel(R) Xeon(R) Platinum 8480C", Sockets: 2, Online: 8, Quota: new(1.5)},
 		NUMA:         []facts.NUMA{{ID: 0, CPUs: "0-1,4-5", Bytes: 263820284 << 10}, {ID: 1, CPUs: "2-3,6-7", Bytes: 263820284 << 10}},
 		Tools:        []string{}, Firewalls: []string{}, Uptime: 86400.25,
-		Load: new(3.5),
+		Load: new(3.5), UID: new(os.Getuid()),
 	}
 	got, err := CollectHost(t.Context(), probetest.Machine(t, "host-metal-cgroup1"))
 	if diff := cmp.Diff(want, got, realOnly); diff != "" || err != nil {
@@ -44,7 +45,7 @@ func TestHostInDocker(t *testing.T) {
 		OS:        "Ubuntu 22.04.4 LTS",
 		CPU:       facts.CPU{Model: "implementer 0x41 part 0xd4f", Sockets: 1, Online: 4, Quota: new(2.5)},
 		Container: "docker",
-		Tools:     []string{}, Uptime: 5,
+		Tools:     []string{}, Uptime: 5, UID: new(os.Getuid()),
 	}
 	got, err := CollectHost(t.Context(), probetest.Machine(t, "host-docker-cgroup2"))
 	if diff := cmp.Diff(want, got, realOnly); diff != "" || err != nil {

@@ -97,12 +97,12 @@ func TestMemory(t *testing.T) {
 	for name, want := range map[string]*facts.Memory{
 		"host-metal-cgroup1": {
 			Total: 527640568 << 10, Available: 500000000 << 10, SwapTotal: 4194300 << 10,
-			CgroupLimit: new(int64(64 << 30)), CgroupUsed: new(int64(10000000000)), // values of the slice, without the page cache
+			CgroupLimit: new(int64(64 << 30)), CgroupUsed: new(int64(10000000000)), CgroupFile: "/sys/fs/cgroup/memory/user.slice/memory.limit_in_bytes", // values of the slice, without the page cache
 			HugePages: 2 << 30, THP: "always", Overcommit: 2,
 		},
 		"host-docker-cgroup2": {
 			Total: 502000000 << 10, Available: 400000000 << 10,
-			CgroupLimit: new(int64(8 << 30)), CgroupUsed: new(int64(3 << 30)),
+			CgroupLimit: new(int64(8 << 30)), CgroupUsed: new(int64(3 << 30)), CgroupFile: "/sys/fs/cgroup/memory.max",
 			HugePages: 16 << 30, // pages that do not have the default size
 		},
 	} {

@@ -95,7 +95,7 @@ func TestCollectFiles(t *testing.T) {
 	want := &facts.Files{
 		WorkDir: facts.WorkDir{Path: "/srv", Exists: true},
 		Files: []facts.File{
-			{LaunchFile: o.Files[0], Exists: true, Kind: "file", Size: 1, Digest: sha("a"), Code: sha("a\n")},
+			{LaunchFile: o.Files[0], Exists: true, Kind: "file", Size: 1, Digest: sha("a"), Code: sha("a\n"), WritesNothing: true},
 			{LaunchFile: o.Files[1], Exists: true, Kind: "file", Size: 18, Digest: sha(`{"key": "hunter2"}`)},
 			{LaunchFile: o.Files[2], Exists: true, Kind: "file", Size: 10, Digest: sha("#!/bin/sh\n"), Exec: true},
 			{LaunchFile: o.Files[3], Exists: true, Kind: "directory"},
