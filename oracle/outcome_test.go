@@ -195,7 +195,11 @@ func (o *rehearsal) judge(t *testing.T) verdict {
 	if o.everywhere {
 		words = append(words, "-H", "hostfile")
 	}
-	return judged(t, o.at(t.Context(), o.hosts.Head, slices.Concat(words, []string{"--"}, o.typed(0))...))
+	words = append(words, "--")
+	if o.everywhere {
+		words = append(words, o.planted.env...) // the launching machine's shell is not one of those in which the command is typed
+	}
+	return judged(t, o.at(t.Context(), o.hosts.Head, slices.Concat(words, o.typed(0))...))
 }
 
 // launch starts the training, and returns when all of its commands have ended. After one command

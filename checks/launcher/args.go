@@ -101,6 +101,7 @@ var noteRules = map[string]noteRule{
 	"rdzv-backend-unknown": {torchrun: true, look: func(v checks.View, note hostfile.Note) []checks.Finding {
 		return []checks.Finding{checks.UnknownFor(v.Head, note.Message)} // preflight cannot test an external rendezvous service
 	}},
+	"log-level-unknown": {torchrun: true, fatal: true, fix: takenOut, wouldSee: "ValueError: Unknown level: …"},
 	"node-rank-range":   {torchrun: true, fatal: true, fix: ownNodeRank, wouldSee: waitsForNode},
 	"node-rank-missing": {torchrun: true, look: oneNodeRankForAll},
 	"openmpi-eth0":      {look: openMPIInterface},

@@ -167,9 +167,6 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 		}
 		each = strconv.Itoa(n)
 	}
-	if err := refuseLogLevel(around); err != nil {
-		return Typed{}, err
-	}
 	run := torchrunArgs{nnodes: strconv.Itoa(a.machines()), perNode: each, backend: a.backend, conf: a.rdzvConf, redirects: "0", tee: "0", isModule: a.isModule, noPython: a.noPython}
 	port := a.masterPort()
 	switch {
@@ -188,6 +185,7 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 		return Typed{}, err
 	}
 	t.Script, t.Arguments, t.Interpreter = a.script, a.arguments, ranksPython(around)
+	t.Notes = append(t.Notes, logLevelNote(around)...)
 	return t, nil
 }
 

@@ -33,9 +33,6 @@ func parseTorchrun(p program, around Surroundings) (Typed, error) {
 	a := torchrunArgs{nnodes: "1:1", perNode: "1", backend: launch.RendezvousStatic, redirects: "0", tee: "0"}
 	parser := argumentParser{program: launch.ProgramTorchrun, prog: p.prog, options: a.options(p.legacy), abbreviate: true,
 		required: "training_script, training_script_args", checksRemainder: checksRemainder(around.Python)}
-	if err := refuseLogLevel(around); err != nil {
-		return Typed{}, err
-	}
 	if err := parser.preset(around); err != nil {
 		return Typed{}, err
 	}
@@ -51,20 +48,21 @@ func parseTorchrun(p program, around Surroundings) (Typed, error) {
 		return Typed{}, err
 	}
 	t.Script, t.Arguments, t.Interpreter = r.script, r.arguments, ranksPython(around)
+	t.Notes = append(t.Notes, logLevelNote(around)...)
 	return t, nil
 }
 
-// refuseLogLevel returns an error if the environment has a LOGLEVEL that Python does not know.
-// torchrun passes the variable to Python's logging when it is imported.
+// logLevelNote reports a LOGLEVEL that Python does not know. torchrun passes the variable to
+// Python's logging when it is imported.
 //
 // Source: torch/distributed/elastic/utils/logging.py, _setup_logger, 2.4 to 2.15, and logging of
 // Python 3.13, _checkLevel.
-func refuseLogLevel(around Surroundings) error {
+func logLevelNote(around Surroundings) []hostfile.Note {
 	level := around.Getenv("LOGLEVEL")
 	if level == "" || slices.Contains([]string{"CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTSET", "WARN", "WARNING"}, level) {
 		return nil
 	}
-	return refuseTorchrun("ValueError: Unknown level: "+hostfile.PythonRepr(level), "the environment has LOGLEVEL=%s, which torchrun passes to Python's logging and which is no level there: unset it, or use INFO", level)
+	return []hostfile.Note{{ID: "log-level-unknown", Message: fmt.Sprintf("LOGLEVEL=%s is no level of Python's logging, to which torchrun passes it: use one such as INFO", level)}}
 }
 
 // ranksPython returns the interpreter that torchrun starts instead of its own, "" for its own. A

@@ -62,8 +62,6 @@ var torchrunCommands = []struct{ how, words, want string }{
 	{"", `train.py --node`, `torchrun: error: ambiguous option: --node could match --node-rank, --node_rank`},
 	{"PET_NNODES=2 PET_RDZV_BACKEND=c10d PET_RDZV_ENDPOINT=h:1", `train.py`, `2:2 x 1, c10d at h:1 | train.py`},
 	{"PET_NNODES=2", `--nnodes 3 train.py`, `3:3 x 1, static | train.py`},
-	{"LOGLEVEL=INFO", `train.py`, `1:1 x 1, static | train.py`},
-	{"LOGLEVEL=verbose", `train.py`, `ValueError: Unknown level: 'verbose'`},
 	{"PET_NODE_RANK=x", `train.py`, `torchrun: error: argument --node-rank/--node_rank: invalid int value: 'x'`},
 	{"PET_NODE_RANK=x", `--node-rank 1 train.py`, `1:1 x 1, static, rank 1 | train.py`},
 	{"PET_NODE_RANK=x", `--nnodes`, `torchrun: error: argument --nnodes: expected one argument`},
@@ -133,6 +131,17 @@ func TestTorchrunBackends(t *testing.T) {
 		}
 		if trap != want {
 			t.Errorf("%s: noted %q, want %q", backend, trap, want)
+		}
+	}
+}
+
+func TestLogLevel(t *testing.T) {
+	for level, want := range map[string]int{"": 0, "INFO": 0, "WARN": 0, "info": 1, "10": 1, "verbose": 1} {
+		around := bare
+		around.Getenv = func(name string) string { return map[string]string{"LOGLEVEL": level}[name] }
+		got, err := Parse([]string{"torchrun", "train.py"}, "", around)
+		if err != nil || len(got.Notes) != want {
+			t.Errorf("LOGLEVEL=%s: notes %+v, error %v, want %d notes", level, got.Notes, err, want)
 		}
 	}
 }
