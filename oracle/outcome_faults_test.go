@@ -30,6 +30,9 @@ type planted struct {
 	warns string
 	// mayBeUnknown is the reason why preflight may end with 2 for this fault.
 	mayBeUnknown string
+	// differs is the reason why preflight's verdict differs from the launch's result. A row has it
+	// only if preflight cannot know better; "" means that they must agree.
+	differs string
 }
 
 // step is one part of causing a fault.
