@@ -115,7 +115,7 @@ var rules = []rule{
 	{"checks/software", 2178, judging, clock, pure},
 	{"checks/launcher", 3719, judging, clock, pure},
 	{"checks/gpu", 4463, judging, clock, pure},
-	{"checks/network", 5108, judging, clock, pure},
+	{"checks/network", 5250, judging, clock, pure},
 	{"checks/fabric", 1398, judging, clock, pure},
 	{"checks/smoke", 1251, judging, clock, pure},
 	{"checks/knownbad", 559, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "launch", "launch/nccl"}, clock,

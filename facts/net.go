@@ -87,9 +87,12 @@ type Net struct {
 	// carrier_changes", "0000:4e:00.0 aer_fatal". Zero counters are left out; nil means that the
 	// kernel does not show counters.
 	Counters map[string]int64 `json:"counters" fact:"volatile"`
-	// Rules lists the rules of iptables that redirect packets or limit connections, each as "nat -A
-	// PREROUTING …", with its table. It has at most 32 of them, and is nil if they cannot be read,
-	// which only root can.
+	// Tracked is the number of connections in the kernel's table of connection tracking, 0 if the
+	// kernel tracks none.
+	Tracked int `json:"tracked,omitempty" fact:"volatile"`
+	// Rules lists the rules of iptables that redirect, drop, reject or limit packets, each as "nat
+	// -A PREROUTING …", with its table. It has at most 64 of them, and is nil if they cannot be
+	// read, which only root can.
 	Rules []string `json:"rules" fact:"volatile"`
 	// Docker holds the address pools of Docker's networks, nil if Docker's configuration could not
 	// be read.

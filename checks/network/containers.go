@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"preflight/checks"
 	"preflight/checks/fix"
@@ -40,7 +41,11 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 				continue
 			}
 			for _, subnet := range networksOf(bridge) {
-				f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s has %s", bridge.Name, subnet), Want: "container subnets that overlap no network of the cluster", Remedy: dockerPools(node)}
+				remedies := dockerPools(node)
+				if strings.HasPrefix(bridge.Name, "virbr") {
+					remedies = libvirtNetwork(node, bridge)
+				}
+				f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s has %s", bridge.Name, subnet), Want: "container subnets that overlap no network of the cluster", Remedy: remedies}
 				switch covered := addresses.within(subnet, node); {
 				case subnet.IsSingleIP(): // such a network covers no other address
 					continue
@@ -60,6 +65,23 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 		findings = append(findings, judgePools(node, addresses)...)
 	}
 	return findings
+}
+
+// covers reports whether a container network of a node covers an address of a peer.
+func covers(node, peer *facts.Node) bool {
+	for _, bridge := range node.Net.Interfaces {
+		if bridge.Kind != "veth" && bridge.ForContainers() {
+			for _, subnet := range networksOf(bridge) {
+				if !subnet.IsSingleIP() && slices.ContainsFunc([]string{peer.Address, peer.Mesh.Address}, func(address string) bool {
+					at, err := netip.ParseAddr(address)
+					return err == nil && subnet.Contains(at.Unmap())
+				}) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // held is an address at which preflight reached a node, or at which the node's ranks will listen.
@@ -169,6 +191,17 @@ func freeOf(pools []facts.AddressPool, seen *facts.Net) (free []netip.Prefix) {
 		}
 	}
 	return free
+}
+
+// libvirtNetwork returns the commands that give a network of libvirt another subnet. The bridge may
+// remain although libvirt is gone.
+func libvirtNetwork(node *facts.Node, bridge facts.Interface) []fix.Command {
+	name := fix.Name(bridge.Name)
+	return []fix.Command{
+		remedy.OnMachine(node, fix.On("sudo virsh net-list --all; ip addr show %s", name)).As(fix.Look),
+		remedy.OnMachine(node, fix.On("sudo ip addr flush dev %s   # until libvirt starts the network again", name)),
+		remedy.OnMachine(node, fix.On("sudo virsh net-edit default   # give it a subnet that is free at your site; then: sudo virsh net-destroy default && sudo virsh net-start default")).As(fix.Then),
+	}
 }
 
 // dockerPools returns the commands that make Docker use subnets outside the cluster.

@@ -50,7 +50,7 @@ func (m masterPlace) portHeld(node *facts.Node, role string, listener facts.List
 		Summary: fmt.Sprintf("port %d is already in use on %s", listener.Port, role),
 		Got:     fmt.Sprintf("a process owned by uid %d listens on %s", listener.UID, listener.Address),
 		Remedy: []fix.Command{
-			fix.On("sudo ss -tlnp sport = :%s", fix.Number(listener.Port)).As(fix.Look),
+			fix.On("sudo ss -tanp sport = :%s", fix.Number(listener.Port)).As(fix.Look),
 			m.atPort(freePort(node.Net, listener.Port)),
 		},
 	}

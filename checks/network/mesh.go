@@ -24,14 +24,16 @@ var NodeMesh = checks.Check{
 	ID:        "node-mesh",
 	Severity:  checks.Error,
 	Needs:     []facts.Section{facts.SectionMesh},
-	DependsOn: []string{"neighbour-table"},
+	DependsOn: []string{"neighbour-table", "container-networks"},
 	Run: func(view checks.View) []checks.Finding {
 		m := newMeshCalls(view)
+		findings := m.tooFewConnections()
 		found := proof.Suspects(m.names, m.calls)
-		findings := m.absent()
+		findings = append(findings, m.absent()...)
 		findings = append(findings, m.noRoutes()...)
 		findings = append(findings, m.partlyOpen()...)
 		findings = append(findings, fewPorts(view)...)
+		findings = append(findings, forgetful(view)...)
 		findings = append(findings, m.ownAddresses(found)...)
 		if len(m.names) > facts.FullMesh && m.tried == len(m.names)*facts.SampledPeers {
 			findings = append(findings, checks.Finding{Verdict: checks.Pass, Summary: proof.Power(len(m.names))})
@@ -59,6 +61,9 @@ func (m *meshCalls) absent() []checks.Finding {
 	}
 	for _, by := range text.GroupBy(m.broken, caller) {
 		findings = append(findings, checks.UnknownFor(m.nodes[by.Key], fmt.Sprintf("mesh: could not call %s: %s", hostfile.Fold(calleesOf(by.All)), by.All[0].Path.Error)))
+	}
+	if m.covered {
+		findings = append(findings, checks.Skipped("a container network covers addresses of other nodes: see "+ContainerNetworks.ID)...)
 	}
 	for _, lost := range text.GroupBy(m.crowded, func(c proof.Attempt) string { return m.full[c.Path] }) {
 		findings = append(findings, checks.Skipped(fmt.Sprintf("the full neighbour table of %s lost calls: see %s", lost.Key, NeighbourTable.ID))...)
@@ -199,6 +204,7 @@ type meshCalls struct {
 	reached   map[string]int           // number of other nodes that each node reached
 	tried     int                      // number of calls between different nodes
 	anyFailed bool                     // if no call failed, the passed calls are not needed
+	covered   bool                     // a call failed because a container network covers the peer's address
 	macs      map[string][]*facts.Node // nodes by MAC address, computed on first use
 
 	calls      []proof.Attempt // calls between different nodes, the input of proof.Suspects
@@ -269,12 +275,13 @@ func (m *meshCalls) isMade(call proof.Attempt) bool {
 	return ranks.GlooMesh(m.view).Calls(from, to)
 }
 
-// storeCall returns the call to the store that failed in the same way as a tested call, or nil if
-// there is none. Rank 0 itself calls the store that it serves.
+// storeCall returns the call to the store that failed in the same way as a tested call, or that the
+// same rule ended. It returns nil if there is none. Rank 0 itself calls the store that it serves.
 func (m *meshCalls) storeCall(call proof.Attempt) *facts.Rendezvous {
 	seen, at := m.nodes[call.From].Rendezvous, m.nodes[call.To].Rendezvous
 	for ; seen != nil && at != nil; seen, at = seen.Next, at.Next {
-		if at.Serves && seen.Failed == facts.HopConnect && seen.Outcome == call.Path.Outcome {
+		isRedirected := func() bool { found := m.culprit(call); return found != nil && found.to != "" }
+		if at.Serves && (seen.Failed == facts.HopConnect && seen.Outcome == call.Path.Outcome || seen.Failed == facts.HopValidate && isRedirected()) {
 			return seen
 		}
 	}
@@ -306,6 +313,10 @@ func (m *meshCalls) record(node *facts.Node) {
 			pass(path.Peer) // the connection works; path-mtu reports lost full packets
 			continue
 		}
+		if m.isCovered(node, m.nodes[path.Peer]) && !isWrongAnswer(path.Outcome) {
+			m.covered = true
+			continue
+		}
 		kind := &m.calls
 		switch {
 		case path.Outcome == facts.PathBroken, path.Outcome == facts.PathUntried:
@@ -324,6 +335,13 @@ func (m *meshCalls) record(node *facts.Node) {
 			m.tried++
 		}
 	}
+}
+
+// isCovered reports whether a container network of one node covers the address of the other one.
+// Packets between the two then end in that network, in both directions.
+func (m *meshCalls) isCovered(a, b *facts.Node) bool {
+	failing := m.view.Failing(ContainerNetworks.ID)
+	return failing[a.Name] && covers(a, b) || failing[b.Name] && covers(b, a)
 }
 
 // explain prefers a node's own error to the silence of its peers. A node that has no route to a

@@ -119,7 +119,7 @@ func (m *meshCalls) partlyOpen() []checks.Finding {
 			f.Summary = fmt.Sprintf("%s passes on only some of %s and is %s on the others: a firewall",
 				strings.Join(atMost(3, proof.Arrows(s.Failed), "%d more"), ", "), m.ports(calleesOf(s.Failed)), s.How)
 		}
-		m.redirect(s, &f)
+		m.blame(s, &f)
 		findings = append(findings, m.weighed(f, s.Failed))
 	}
 	return findings

@@ -57,7 +57,7 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	} else if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
 		f.Want = fmt.Sprintf("TCP %s open to %s, in both directions", ports, strings.Join(networks, ", "))
 	}
-	m.redirect(s, &f)
+	m.blame(s, &f)
 	if m.sampled() != "" {
 		return f
 	}

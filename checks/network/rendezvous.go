@@ -188,7 +188,7 @@ func (g meeting) explains(node *facts.Node) string {
 		return "host-names"
 	case misplaced(g.view)[node.Name].hasTwin(): // packets to the node reach the other machine
 		return "nic-choice"
-	case seen.Failed == facts.HopConnect && g.failsAlike(node):
+	case seen.Failed == facts.HopConnect && g.failsAlike(node), g.meshBlames(node):
 		return "node-mesh"
 	}
 	return ""
@@ -210,6 +210,15 @@ func (g meeting) failsAlike(node *facts.Node) bool {
 		}
 	}
 	return false
+}
+
+// meshBlames reports whether node-mesh blames the rule that also takes the node's call to the store.
+func (g meeting) meshBlames(node *facts.Node) bool {
+	found := g.culprit(node)
+	return found != nil && !g.view.Policy.SwitchesOff("node-mesh") && proof.HasFailed(node.Mesh, g.server.Name, func(path facts.Path) bool {
+		of := culpritOf(node, g.server, path.To, path.Port, path.Outcome)
+		return of != nil && of.node == found.node && slices.Equal(of.rule, found.rule)
+	})
 }
 
 // isWrongAddress reports whether a name led the node to a wrong address. The server does not have

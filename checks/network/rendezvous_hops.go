@@ -37,7 +37,7 @@ func (g meeting) rejected(errno string) string {
 func (g meeting) unserved() []checks.Finding {
 	look := fix.On("sudo ss -tlnp").As(fix.Look)
 	if g.port != "" {
-		look = fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port)).As(fix.Look)
+		look = fix.On("sudo ss -tanp sport = :%s", fix.Name(g.port)).As(fix.Look)
 	}
 	return []checks.Finding{{
 		Nodes:    []string{g.server.Name},
@@ -144,13 +144,13 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 			f.Got = strings.Trim(seen.Address+": "+seen.Error, ": ")
 			f.Want = "an answer from the store: no second machine, proxy or translation on the way"
 			f.WouldSee = fmt.Sprintf("TCP client failed to connect/validate to host %s:%s - retrying", g.host, g.port)
-			f.Remedy = []fix.Command{fix.On("getent ahosts %s", fix.Host(g.host)).As(fix.Look), fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port)).At(g.server.Name).As(fix.Look)}
+			f.Remedy = []fix.Command{fix.On("getent ahosts %s", fix.Host(g.host)).As(fix.Look), fix.On("sudo ss -tanp sport = :%s", fix.Name(g.port)).At(g.server.Name).As(fix.Look)}
 		case facts.HopJoin:
 			f.Summary = fmt.Sprintf("connects to the store on %s, but the store does not count it", g.server.Name)
 			f.WouldSee = "Connection reset by peer, or a timeout of the store"
 			f.Remedy = []fix.Command{fix.On("ping -c 5 %s", fix.Host(g.host)).As(fix.Look)}
 		}
-		g.redirect(node, &f)
+		g.blame(node, &f)
 		findings = append(findings, f)
 	}
 	return findings
@@ -279,7 +279,7 @@ func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Find
 	case facts.PathRefused, facts.PathReset:
 		f.Summary = fmt.Sprintf("the store on %s at %s refuses calls, although it listens", g.server.Name, g.endpoint())
 	}
-	g.redirect(first, &f)
+	g.blame(first, &f)
 	return f
 }
 
@@ -350,7 +350,7 @@ func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Find
 	default:
 		f.Summary = fmt.Sprintf("its firewall drops connections to port %s", g.port)
 	}
-	g.redirect(g.caller(callers[0]), &f)
+	g.blame(g.caller(callers[0]), &f)
 	return f
 }
 

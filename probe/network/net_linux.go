@@ -47,6 +47,9 @@ var tcpSettings = []string{
 	"net.ipv4.tcp_timestamps",
 	"net.ipv4.tcp_tw_reuse",
 	"net.ipv4.tcp_wmem",
+	"net.netfilter.nf_conntrack_max",
+	"net.netfilter.nf_conntrack_tcp_loose",
+	"net.netfilter.nf_conntrack_tcp_timeout_established",
 }
 
 // CollectNet reads the network namespace of this process. Interfaces and routes come from the
@@ -62,6 +65,7 @@ func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 		return nil, err
 	}
 	low, high := parsePortRange(sysctl(o, "net.ipv4.ip_local_port_range"))
+	tracked, _ := strconv.Atoi(sysctl(o, "net.netfilter.nf_conntrack_count"))
 	somaxconn, _ := strconv.Atoi(sysctl(o, "net.core.somaxconn"))
 	seen := &facts.Net{
 		Interfaces:    links,
@@ -76,6 +80,7 @@ func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 		Neighbours:    neighbours(),
 		Counters:      hostsys.LinkCounters(o.At("/")),
 		Docker:        docker(o),
+		Tracked:       tracked,
 		Rules:         rules(ctx, o),
 	}
 	for _, name := range tcpSettings {

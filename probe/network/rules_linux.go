@@ -16,19 +16,19 @@ import (
 const (
 	// rulesLimit is the time limit for iptables-save. kube-proxy may have made ten thousands of rules.
 	rulesLimit = 2 * time.Second
-	maxRules   = 32
+	maxRules   = 64
 )
 
 var (
-	// notable matches rules that redirect packets, or that limit the number or the rate of
+	// notable matches rules that redirect or end packets, or that limit the number or the rate of
 	// connections.
-	notable = lazyregexp.New(` -j (REDIRECT|DNAT|TPROXY)\b| -m (connlimit|hashlimit|limit|recent) `)
-	// ofServices matches chains of kube-proxy and CNI plugins, which redirect only the addresses of
-	// services and containers.
-	ofServices = lazyregexp.New(`^-A (KUBE|CNI)-`)
+	notable = lazyregexp.New(` -j (REDIRECT|DNAT|TPROXY|DROP|REJECT)\b| -m (connlimit|hashlimit|limit|recent) `)
+	// ofServices matches chains of kube-proxy, CNI plugins and fail2ban, which apply only to the
+	// addresses of services, containers and strangers.
+	ofServices = lazyregexp.New(`^-A (KUBE|CNI|cali|f2b)-`)
 )
 
-// rules returns the rules of iptables that redirect packets or limit connections. It runs no program
+// rules returns the rules of iptables that redirect, end or limit connections. It runs no program
 // if the kernel tracks no connections, because such rules need that.
 func rules(ctx context.Context, o machine.Options) []string {
 	if !machine.Exists(o.At("/proc/sys/net/netfilter/nf_conntrack_max")) {
