@@ -18,6 +18,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
+	"preflight/launch"
 )
 
 var NodeMesh = checks.Check{
@@ -75,22 +76,29 @@ func (m *meshCalls) absent() []checks.Finding {
 }
 
 // fewPorts warns about nodes whose kernel has fewer ports to give than the ranks may ask for. Every
-// rank listens on some of them, and every connection needs one.
+// rank listens on some of them, and every connection needs one. With c10d, node 0 cannot do without
+// three ports and one for each rank: torchrun connects to its own store there, and the ranks' store
+// listens on a free port (torch 2.15, with gloo).
 func fewPorts(view checks.View) (findings []checks.Finding) {
+	first, _ := names.NodeZero(view)
 	for _, node := range view.Nodes {
 		if node.Net == nil || node.Net.EphemeralHigh == 0 {
 			continue
 		}
 		ports, want := node.Net.EphemeralHigh-node.Net.EphemeralLow+1, 8*(node.Slots+1)
 		if ports < want {
-			findings = append(findings, checks.Finding{
+			f := checks.Finding{
 				Verdict: checks.Warn, Nodes: []string{node.Name},
 				Summary:  fmt.Sprintf("the kernel gives its programs only %d ports", ports),
 				Got:      fmt.Sprintf("net.ipv4.ip_local_port_range is %d %d", node.Net.EphemeralLow, node.Net.EphemeralHigh),
 				Want:     fmt.Sprintf("at least %d ports for the ranks of the node", want),
 				WouldSee: "EADDRINUSE or Cannot assign requested address, if the ranks need more",
 				Remedy:   []fix.Command{fix.On(`sudo sysctl -w net.ipv4.ip_local_port_range="32768 60999"   # until the next boot`)},
-			})
+			}
+			if view.Launch.Rendezvous == launch.RendezvousC10d && node == first && ports < node.Slots+3 {
+				f.Verdict, f.WouldSee = checks.Fail, "The server socket has failed to listen on any local network address. port: 0 … EADDRINUSE"
+			}
+			findings = append(findings, f)
 		}
 	}
 	return findings

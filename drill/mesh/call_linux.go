@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -58,10 +59,29 @@ func (c *call) dial(from *Calls, address string, port int) error {
 		c.path.Outcome = facts.PathBroken // nothing was sent, whatever error the kernel returns
 		return err
 	}
-	if err = unix.Connect(c.fd, name); err == unix.EINPROGRESS || err == unix.EINTR {
+	err = unix.Connect(c.fd, name)
+	if err == unix.EADDRNOTAVAIL && from.From == "" && bindOutside(c.fd, family) == nil {
+		err = unix.Connect(c.fd, name)
+	}
+	if err == unix.EINPROGRESS || err == unix.EINTR {
 		return nil
 	}
 	return c.refused(err)
+}
+
+// bindOutside binds a socket to a port that the kernel would not choose. If the kernel has very few
+// ports, the launch alone may find enough of them, but not beside this test.
+func bindOutside(fd, family int) (err error) {
+	for range 16 {
+		port := defaultLow + rand.N(defaultHigh-defaultLow+1)
+		if err = unix.Bind(fd, &unix.SockaddrInet4{Port: port}); family == unix.AF_INET6 {
+			err = unix.Bind(fd, &unix.SockaddrInet6{Port: port})
+		}
+		if err != unix.EADDRINUSE {
+			break
+		}
+	}
+	return err
 }
 
 // bind binds a socket to the interface, and to the source address if one is set.

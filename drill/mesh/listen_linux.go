@@ -81,6 +81,9 @@ func (l *Listener) open(address, by string, low, high int) (ports []int, err err
 		from := low + i*(high-low+1)/parts
 		to := low + (i+1)*(high-low+1)/parts // exclusive upper bound
 		fd, port, err := listenBetween(ip, by, from, to)
+		if parts == 1 && errors.Is(err, unix.EADDRINUSE) { // the launch may need fewer ports than this test
+			fd, port, err = listenBetween(ip, by, defaultLow, defaultHigh+1)
+		}
 		if err == nil {
 			opened = append(opened, fd)
 			ports = append(ports, port)

@@ -171,7 +171,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenFindsFreePorts checks that a free port is found in a small range in which others are taken.
+// TestOpenFindsFreePorts checks that a free port is found in a small range in which others are taken, and
+// outside a range in which all are.
 func TestOpenFindsFreePorts(t *testing.T) {
 	const address = "127.0.0.7" // only this test uses it
 	taken, err := net.Listen("tcp", address+":0")
@@ -180,15 +181,18 @@ func TestOpenFindsFreePorts(t *testing.T) {
 	}
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	listener, err := Open(Listen{Token: "t", Node: "w1", Addresses: []string{address}, Low: port, High: port + 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	listener.Serve(ended)
-	there := listener.Listening()[0]
-	if there.Error != "" || len(there.Ports) != 1 || there.Ports[0] != port+1 {
-		t.Errorf("%d is taken: %+v", port, there)
+	for _, high := range []int{port + 1, port} {
+		listener, err := Open(Listen{Token: "t", Node: "w1", Addresses: []string{address}, Low: port, High: high})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		listener.Serve(ended)
+		there := listener.Listening()[0]
+		isFree := len(there.Ports) == 1 && (there.Ports[0] == port+1 || high == port && there.Ports[0] != port)
+		if there.Error != "" || !isFree {
+			t.Errorf("%d to %d, and %d is taken: %+v", port, high, port, there)
+		}
 	}
 }
