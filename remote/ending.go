@@ -121,17 +121,20 @@ func (e *ending) explainShell() *Error {
 
 // explainDirectories returns the failure of a node that has no directory for the agent.
 func (e *ending) explainDirectories() *Error {
-	all := strings.Join(e.tried, "; ")
+	all := ownFile.ReplaceAllString(strings.Join(e.tried, "; "), "preflight-try")
 	cause, text := NoDirectory, "no private directory for the agent: "
 	switch {
 	case noProgram.MatchString(all):
 		cause, text = NoPrograms, "PATH has no mkdir, ls or similar programs: "
+	// The first three say that only the agent cannot use a directory to which a launch can write.
+	case containsAny(all, othersMarks):
+		cause, text = Squatted, "other users own or may change the directories for the agent: "
+	case strings.Contains(all, noexecMark):
+		cause, text = NoExec, "no directory from which programs may run: "
+	case containsAny(all, sizeWords):
+		cause, text = FileLimit, "the agent is larger than a file may be: "
 	case containsAny(all, fullWords):
 		cause, text = DiskFull, "no space for the agent: "
-	case strings.Contains(all, takenMark):
-		cause, text = Squatted, "other users own the directories for the agent: "
-	case strings.Contains(all, noexecMark) && !containsAny(all, looseMarks):
-		cause, text = NoExec, "no directory from which programs may run: "
 	}
 	return e.fail(StageDeliver, cause, map[string]string{"tried": all}, errors.New(text+all))
 }
@@ -260,7 +263,8 @@ var (
 	// (RLIMIT_AS) makes them fail (Go 1.26, runtime/mpagealloc.go and malloc.go; glibc 2.36,
 	// elf/dl-load.c).
 	reserveWords = []string{"failed to reserve page summary memory", "cannot reserve arena virtual address space", "failed to map segment from shared object", "cannot map zero-fill pages"}
-	fullWords    = []string{"No space left", "quota exceeded", "File too large", "File size limit"}
+	fullWords    = []string{"No space left", "quota exceeded"}
+	sizeWords    = []string{"File too large", "File size limit"} // of RLIMIT_FSIZE
 	libcWords    = []string{"GLIBC_", "error while loading shared libraries", "Error relocating", "Error loading shared library", "kernel too old"}
 	formatWords  = []string{"Exec format error", "cannot execute binary file", "ELF: not found"}
 )
@@ -281,16 +285,16 @@ var notText = lazyregexp.New(`\\x(00|[89a-f][0-9a-f])`)
 // deliver.sh uses in a directory is missing.
 var noProgram = lazyregexp.New(`\b(mkdir|ls|cat): (command )?not found`)
 
-// takenMark is deliver.sh's mark for a file or directory that has the name of preflight's directory
-// but belongs to someone else.
-const takenMark = "(taken: "
+// ownFile matches the name of a file of deliver.sh. Such a name would keep equal failures of several
+// nodes apart.
+var ownFile = lazyregexp.New(`\bpreflight-(try|[0-9a-f]{64})\.[0-9a-f]+`)
 
 // noexecMark is deliver.sh's mark for a directory from which no program can run.
 const noexecMark = "(noexec)"
 
-// looseMarks lists deliver.sh's marks for a directory that other users may change. With such a
-// mark, the mount is not to blame.
-var looseMarks = []string{"(mode is not 0700)", "(others may write to its parent)"}
+// othersMarks lists deliver.sh's marks for a directory that belongs to other users, or that they may
+// change.
+var othersMarks = []string{"(taken: ", "(mode is not 0700)", "(others may write to its parent)"}
 
 func containsAny(text string, words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })

@@ -117,8 +117,9 @@ const (
 	NoDirectory    Cause = "no-directory"     // no private directory could be used; Detail tried
 	NoPrograms     Cause = "no-programs"      // PATH has no mkdir, ls …; Detail tried
 	DiskFull       Cause = "disk-full"        // Detail tried
+	FileLimit      Cause = "file-limit"       // no file may be as large as the agent (ulimit -f); Detail tried
 	NoExec         Cause = "noexec"           // Detail tried
-	Squatted       Cause = "squatted"         // other users own directories with our names; Detail tried
+	Squatted       Cause = "squatted"         // other users own or may change our directories; Detail tried
 	NoUnpacker     Cause = "no-unpacker"      // no gzip on the node
 	WrongArch      Cause = "wrong-arch"       // Detail arch, want
 	WrongOS        Cause = "wrong-os"         // Detail os

@@ -91,6 +91,7 @@ var met = map[string]facts.SSH{
 	"no-programs":              {Stage: "deliver", Detail: map[string]string{"tried": "/home/train/.cache/preflight: sh: 1: mkdir: not found"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
 	"noexec":                   {Stage: "deliver", Detail: map[string]string{"tried": "/tmp noexec"}},
+	"file-limit":               {Stage: "deliver", Detail: map[string]string{"tried": "/tmp/preflight-0: File size limit exceeded"}},
 	"squatted":                 {Stage: "deliver", Detail: map[string]string{"tried": "/tmp/preflight-0: (taken: drwx------ of mallory)"}},
 	"no-unpacker":              {Stage: "deliver"},
 	"wrong-arch":               {Stage: "deliver", Detail: map[string]string{"arch": "arm64", "want": "amd64"}},
@@ -178,7 +179,8 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 		switch {
 		case at >= 0 && at < own:
 			reason = ""
-		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "head-busy", "not-in-job", "no-overlap", "job-over", "no-cluster", "not-logged-in", "forbidden", "no-pod-container", "wrong-token", "other-wire"}, cause): // these causes make the check unknown
+		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "head-busy", "not-in-job", "no-overlap", "job-over", "no-cluster", "not-logged-in", "forbidden", "no-pod-container", "wrong-token", "other-wire",
+			"squatted", "noexec", "file-limit", "no-unpacker", "wrong-arch"}, cause): // these causes make the check unknown
 			want, reason = checks.Unknown, outcome.Reason
 		case at == own:
 			want, reason = checks.Fail, ""
