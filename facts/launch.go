@@ -194,6 +194,9 @@ type File struct {
 	// Workers is the number of worker processes that a script asks a DataLoader for: a number, or
 	// WorkersAsTold if the script computes it, or "" if it asks for none.
 	Workers string `json:"workers,omitempty"`
+	// Saves reports whether a script contains a call that saves a checkpoint: torch.save,
+	// save_pretrained and their like.
+	Saves bool `json:"saves,omitempty"`
 	// WritesNothing reports whether a script contains no code that writes files, as far as its text
 	// shows.
 	WritesNothing bool `json:"writes_nothing,omitempty"`

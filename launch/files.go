@@ -93,6 +93,23 @@ func namedByArguments(arguments []string) (configs, others []string) {
 	return configs, others
 }
 
+var (
+	// inputOption matches the names of options that tell a script which data to read, and
+	// outputOption those of them that tell it where to write.
+	inputOption  = regexp.MustCompile(`(?i)(^|[_.])(data(set)?s?(path|dir|file|root)?|train_(files?|path)|valid(ation)?|corpus|vocab|tokenizer|inputs?|merges?|manifest)($|[_.])`)
+	outputOption = regexp.MustCompile(`(?i)(^|[_.])(out|output|outputs|save|log|logs|result|results|cache|export|tokenized)($|[_.])`)
+)
+
+// Reads reports whether an option gives a file to the script as data to read, as far as the
+// option's name tells.
+func (p Prediction) Reads(file facts.LaunchFile) bool {
+	return file.Role == facts.RoleArgument && slices.ContainsFunc(settingsIn(p.Arguments), func(s setting) bool {
+		return inputOption.MatchString(s.name) && !outputOption.MatchString(s.name) && slices.ContainsFunc(s.values, func(value string) bool {
+			return value == file.Path || path.Join(p.WorkDir, value) == file.Path
+		})
+	})
+}
+
 // isJSON reports whether a value is the configuration itself, as text or in Base64.
 //
 // Source: deepspeed/runtime/config.py, DeepSpeedConfig, 0.9.5 to 0.19.8.

@@ -12,6 +12,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
+	"preflight/checks/names"
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -105,21 +106,16 @@ func longForSockets(v checks.View, node *facts.Node) []checks.Finding {
 	if len(place.Path) <= longest || !place.Exists || !place.Writable || place.ReadOnly || ranks.Moved(v, node, place) {
 		return nil
 	}
-	const message = "OSError: AF_UNIX path too long"
 	f := checks.Finding{
-		Verdict:  checks.Warn,
-		Summary:  fmt.Sprintf("TMPDIR has %d bytes: too long for the sockets of DataLoader workers", len(place.Path)),
-		Got:      fmt.Sprintf("%d bytes: TMPDIR=%s", len(place.Path), place.Path),
-		Want:     fmt.Sprintf("at most %d bytes: Python adds %s, and a socket's path has at most %d", longest, socketInTemporary, longestSocket),
-		WouldSee: onlyWorkers + message,
-		Remedy:   []fix.Command{ranks.SearchSession("TMPDIR"), ranks.ExportLine(v.Launch, "TMPDIR", "/tmp")},
+		Summary: fmt.Sprintf("TMPDIR has %d bytes: too long for the sockets of DataLoader workers", len(place.Path)),
+		Got:     fmt.Sprintf("%d bytes: TMPDIR=%s", len(place.Path), place.Path),
+		Want:    fmt.Sprintf("at most %d bytes: Python adds %s, and a socket's path has at most %d", longest, socketInTemporary, longestSocket),
+		Remedy:  []fix.Command{ranks.SearchSession("TMPDIR"), ranks.ExportLine(v.Launch, "TMPDIR", "/tmp")},
 	}
 	if _, isExported := ranks.Exported(v, "TMPDIR"); isExported {
 		f.Remedy = ranks.TakeOut(v, ranks.Env(v, node).Get("TMPDIR"))
 	}
-	if ranks.StartsWorkers(v, node) {
-		f.Verdict, f.WouldSee = checks.Fail, message
-	}
+	forWorkers(v, node, &f, "OSError: AF_UNIX path too long")
 	return []checks.Finding{f}
 }
 
@@ -227,6 +223,12 @@ func judgePlaces(v checks.View, node *facts.Node, places []*facts.Place) []check
 			fix.Note("give the user who launches write access to the directory, or make the launch use another directory"),
 		}
 		f.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
+		if slices.Contains(roles, facts.RoleOutput) {
+			f.WouldSee = "RuntimeError: … open file failed with strerror: " + whyUnwritable(first)
+			if script := ranks.ScriptAt(v.Launch, node); script != nil && script.Saves && node.Name == names.FirstHost(v) {
+				f.Verdict = checks.Fail // its rank 0 saves there
+			}
+		}
 	case first.NoExec && slices.ContainsFunc(roles, loadsCode):
 		roles = slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) })
 		f.Summary = "mounted noexec, so compiled kernels cannot be loaded: " + strings.Join(roles, ", ")
@@ -254,6 +256,17 @@ func judgePlaces(v checks.View, node *facts.Node, places []*facts.Place) []check
 		return nil
 	}
 	return []checks.Finding{f}
+}
+
+// whyUnwritable returns the kernel's error for a new file in a place that is not writable.
+func whyUnwritable(place *facts.Place) string {
+	switch {
+	case place.InTheWay != "":
+		return "Not a directory"
+	case place.ReadOnly:
+		return "Read-only file system"
+	}
+	return "Permission denied"
 }
 
 var freeUp = fix.Note("delete files that are no longer needed, or make the launch use a directory on another disk")

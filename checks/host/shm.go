@@ -30,12 +30,12 @@ var SHMSize = checks.Check{
 		usual := ranks.FleetNCCL(view)
 		return checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {
 			of := load{cmp.Or(nccl.Version(node), usual), node.Slots}
-			return tooSmall(node, checks.Remember(view, of, func() need { return of.need(view) })) // computed once for equal nodes, because most nodes of a large fleet are equal
+			return tooSmall(view, node, checks.Remember(view, of, func() need { return of.need(view) })) // computed once for equal nodes, because most nodes of a large fleet are equal
 		})(view)
 	},
 }
 
-func tooSmall(node *facts.Node, need need) []checks.Finding {
+func tooSmall(view checks.View, node *facts.Node, need need) []checks.Finding {
 	shm := node.SHM
 	inMemory := shm.FSType == "tmpfs" || shm.FSType == ""
 	if shm.Exists && min(shm.Size, shm.Free) >= need.bytes && inMemory {
@@ -52,7 +52,7 @@ func tooSmall(node *facts.Node, need need) []checks.Finding {
 		f.Summary, f.Got = noSHM, ""
 		f.WouldSee = "Call to stat failed: No such file or directory"
 		if !need.ofNCCL {
-			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"FileNotFoundError: [Errno 2] No such file or directory"
+			forWorkers(view, node, &f, "FileNotFoundError: [Errno 2] No such file or directory")
 		}
 	case shm.Size < need.bytes:
 		f.Summary = fmt.Sprintf("/dev/shm has %s, needs %s", got, want)
@@ -111,6 +111,15 @@ func noRoomFor(bytes int64) string {
 // with torch 2.15 and DeepSpeed 0.19.8.
 const onlyWorkers = "nothing, unless the script uses DataLoader workers or multiprocessing; then "
 
+// forWorkers sets the verdict of a finding about what only DataLoader workers and multiprocessing
+// use: fail if the script certainly starts workers, and otherwise warn. message is their error.
+func forWorkers(view checks.View, node *facts.Node, f *checks.Finding, message string) {
+	f.Verdict, f.WouldSee = checks.Fail, message
+	if !ranks.StartsWorkers(view, node) {
+		f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+message
+	}
+}
+
 // dataLoaderKilled is torch's message for a DataLoader worker that was killed
 // (utils/data/_utils/signal_handling.py, 2.5).
 const dataLoaderKilled = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. " +
@@ -168,6 +177,8 @@ func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding)
 			Remedy:  []fix.Command{fix.On("sudo mount -o remount,nr_inodes=1M /dev/shm"), fix.On("ls /dev/shm | wc -l").As(fix.Look)},
 		}
 		switch {
+		case !ranks.UsesNCCL(view) && shm.FreeInodes == 0:
+			forWorkers(view, node, &f, "OSError: [Errno 28] No space left on device")
 		case !ranks.UsesNCCL(view):
 			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"OSError: [Errno 28] No space left on device"
 		case shm.FreeInodes > int64(max(node.Slots, 1)):
@@ -215,8 +226,12 @@ var SHMWritable = checks.Check{
 			Want:    "a writable mount with mode 1777",
 			Remedy:  []fix.Command{fix.On("sudo mount -o remount,rw /dev/shm"), fix.On("sudo chmod 1777 /dev/shm").As(fix.Then)},
 		}
-		if !ranks.UsesNCCL(view) {
-			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"OSError at the first lock (multiprocessing.SemLock)"
+		if !ranks.UsesNCCL(view) { // the first lock fails, multiprocessing.SemLock
+			message := "PermissionError: [Errno 13] Permission denied"
+			if strings.Contains(node.SHM.WriteError, "read-only") {
+				message = "OSError: [Errno 30] Read-only file system"
+			}
+			forWorkers(view, node, &f, message)
 		}
 		return []checks.Finding{f}
 	}),

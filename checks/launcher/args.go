@@ -104,6 +104,8 @@ var noteRules = map[string]noteRule{
 	"log-level-unknown": {torchrun: true, fatal: true, fix: takenOut, wouldSee: "ValueError: Unknown level: …"},
 	"node-rank-range":   {torchrun: true, fatal: true, fix: ownNodeRank, wouldSee: waitsForNode},
 	"node-rank-missing": {torchrun: true, look: oneNodeRankForAll},
+	"local-addr-loopback": {torchrun: true, fatal: true, fix: command(fix.Here("unset PET_LOCAL_ADDR   # and leave out --local-addr")),
+		wouldSee: "DistNetworkError: The client socket has timed out after … while trying to connect to (127.0.0.1, …)."},
 	"openmpi-eth0":      {look: openMPIInterface},
 	"openmpi-line-ends": {fatal: true, fix: command(fix.Here(`sed -i 's/\r$//' {hostfile}`)), wouldSee: "Open RTE detected a parse error in the hostfile"},
 	"openmpi-needs-mpi": {fix: command(fix.Here("deepspeed --launcher=pdsh …")), wouldSee: "EnvironmentError: MPI environment variables are not set."},

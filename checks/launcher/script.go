@@ -152,7 +152,8 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 	}
 	onHead := isThere(view.Head, named)
 	_, headIsNode := ranks.HeadNode(view)
-	if named.Role == facts.RoleArgument && (!onHead || headIsNode) && 2*have <= len(nodes) {
+	isRead := view.Launch.Reads(named)
+	if named.Role == facts.RoleArgument && (!isRead || have == 0 && !onHead) && (!onHead || headIsNode) && 2*have <= len(nodes) {
 		return nil // the file is an output that does not exist yet, or that rank 0 wrote
 	}
 	want := "a path that exists"
@@ -171,13 +172,22 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 			WouldSee: missingError(view, named),
 			Remedy:   bringFile(view, nodes, named),
 		}
-		if named.Role == facts.RoleArgument {
+		if named.Role == facts.RoleArgument && !(isRead && comesFromOutside(view, nodes, named)) {
 			f.Verdict = checks.Warn
 		}
 		f.Nodes = []string{node.Name}
 		findings = append(findings, ranks.OfMachine(view, node, f))
 	}
 	return findings
+}
+
+// comesFromOutside reports whether a script does not itself make what it reads at a path. It may
+// download a directory of data, such as torchvision's MNIST, but no file that it is told to read.
+func comesFromOutside(view checks.View, nodes []*facts.Node, named facts.LaunchFile) bool {
+	return !slices.ContainsFunc(append([]*facts.Node{view.Head}, nodes...), func(machine *facts.Node) bool {
+		file, script := ranks.FileAt(machine, named), ranks.ScriptAt(view.Launch, machine)
+		return file != nil && file.Exists && file.Kind != "file" && (script == nil || !script.WritesNothing)
+	})
 }
 
 // missingError returns the error of a rank that does not find a file. Source:

@@ -188,6 +188,7 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 			file.Imports, file.Needs = imports(string(text), isIn(o.At(machine.ScriptDirectory(o))))
 			file.Unset = unset(string(text), o.LookupEnv)
 			file.Workers = workers(string(text))
+			file.Saves = saves.Match(text)
 			file.WritesNothing = !writes.Match(text) && len(file.Imports) == len(file.Needs)
 			file.Code = codeDigest(text)
 			file.MakesGloo = o.Head && makesGloo(text)

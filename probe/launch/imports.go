@@ -196,5 +196,8 @@ func workers(script string) (most string) {
 	return most
 }
 
+// saves matches a call that saves a checkpoint, outside of comments.
+var saves = lazyregexp.New(`(?m)^[^#\n]*(\btorch\.save|\.save_(pretrained|checkpoint|state|model|file))\(`)
+
 // writes matches code that may write files, or that hands the work to a library that does.
-var writes = lazyregexp.New(`(?i)\bopen\([^)\n]*,\s*(mode\s*=\s*)?["'][^"'\n]*[wax+]|\bopen\([^"')\n,]*,\s*[^"'\s]|\bsave|\.save|_save|mkdir|makedirs|\.write_(text|bytes)|\.to_(csv|parquet|json|disk|pickle)\(|writer|trainer|filehandler|basicConfig|hydra|lightning|wandb|mlflow|tensorboard|comet|clearml|neptune|\bdump\(|checkpoint|shutil|subprocess|os\.(system|exec|popen|spawn|rename|replace|link|symlink|mknod|mkfifo)|log_?dir|out(put)?_?dir|tofile|memmap|profil|sqlite|h5py|runpy|exec\(|import_module`)
+var writes = lazyregexp.New(`(?i)\bopen\([^)\n]*,\s*(mode\s*=\s*)?["'][^"'\n]*[wax+]|\bopen\([^"')\n,]*,\s*[^"'\s]|\bsave|\.save|_save|mkdir|makedirs|\.write_(text|bytes)|\.to_(csv|parquet|json|disk|pickle)\(|writer|trainer|filehandler|basicConfig|hydra|lightning|wandb|mlflow|tensorboard|comet|clearml|neptune|\bdump\(|checkpoint|shutil|subprocess|os\.(system|exec|popen|spawn|rename|replace|link|symlink|mknod|mkfifo)|log_?dir|out(put)?_?dir|tofile|memmap|profil|sqlite|h5py|runpy|download|exec\(|import_module`)
