@@ -5,6 +5,7 @@ package args
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,7 +22,7 @@ type torchrunArgs struct {
 	redirects, tee, shown   string // where the ranks' output goes
 	maxRestarts             int
 	nodeRank                *int // nil if not given
-	masterAddr              string
+	masterAddr, localAddr   string
 	masterPort              *int
 	isModule, noPython      bool
 	runPath, useEnv         bool
@@ -113,7 +114,7 @@ func (a *torchrunArgs) options(legacy bool) []option {
 		{names: spellings("--node-rank"), into: &a.nodeRank},
 		{names: spellings("--master-addr"), into: &a.masterAddr},
 		{names: spellings("--master-port"), into: &a.masterPort},
-		{names: spellings("--local-addr"), into: forgotten},
+		{names: spellings("--local-addr"), into: &a.localAddr},
 		{names: spellings("--logs-specs"), into: forgotten},
 		{names: spellings("--numa-binding"), into: forgotten, choices: []string{"node", "socket", "exclusive", "core-complex"}},
 		{names: spellings("--signals-to-handle"), into: forgotten},
@@ -211,7 +212,7 @@ func (a *torchrunArgs) typed() (Typed, error) {
 	case launch.RendezvousDeepSpeed: // preflight's own word for a launch without torchrun
 		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend 'deepspeed' is not registered. Did you forget to call `register`?", "torchrun has no rendezvous backend deepspeed: use static or c10d")
 	}
-	t.Notes = a.rankNotes(t)
+	t.Notes = append(a.rankNotes(t), a.addressNotes(t)...)
 	if (launch.Prediction{Rendezvous: t.Rendezvous}).HasExternalRendezvous() {
 		t.Notes = append(t.Notes, hostfile.Note{ID: "rdzv-backend-unknown", Message: fmt.Sprintf(
 			"--rdzv-backend %s uses a separate rendezvous service, at %s, which preflight cannot check: use c10d, or check that service yourself", t.Rendezvous, cmp.Or(a.endpoint, "no endpoint"))})
@@ -236,6 +237,21 @@ func (a *torchrunArgs) rankNotes(t Typed) []hostfile.Note {
 			"without a node rank every node acts as node 0 of %d and waits for the others: give each node its own, from 0 to %d", t.MaxNodes, t.MaxNodes-1)}}
 	}
 	return nil
+}
+
+// addressNotes warns about a loopback address that the node of rank 0 publishes as its own in c10d
+// mode. The static backend does not use the address.
+//
+// Source: torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, _NodeDescGenerator and
+// next_rendezvous, 2.0 to 2.15.
+func (a *torchrunArgs) addressNotes(t Typed) []hostfile.Note {
+	address, err := netip.ParseAddr(a.localAddr)
+	isOwn := a.localAddr == "localhost" || err == nil && (address.IsLoopback() || address.IsUnspecified())
+	if !isOwn || t.Rendezvous != launch.RendezvousC10d || t.MaxNodes < 2 {
+		return nil
+	}
+	return []hostfile.Note{{ID: "local-addr-loopback", Message: fmt.Sprintf(
+		"--local-addr or PET_LOCAL_ADDR is %s: each node connects to itself instead of to rank 0", a.localAddr)}}
 }
 
 // nodeRange parses --nnodes, which is N or MIN:MAX.
