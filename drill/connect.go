@@ -29,6 +29,9 @@ import (
 // to resend one lost packet.
 const reachTime = 1500 * time.Millisecond
 
+// resolveTime leaves time for the call.
+const resolveTime = time.Second
+
 // leastTime is how long a call must have lasted before silence proves anything. The kernel resends
 // the first packet of a call after a second.
 //
@@ -41,8 +44,10 @@ var errNoAddress = errors.New("the name has no address to connect to")
 // resolve returns a host's addresses on this node in the order in which torch tries them. That is
 // the order of getaddrinfo (RFC 6724), which puts IPv6 first if the node can use IPv6. torch then
 // tries the IPv4 addresses as IPv4-mapped IPv6 addresses (socket.cpp, SocketConnectOp).
+// It waits no longer than resolveTime for name servers if /etc/hosts, which comes after them, has
+// the name.
 func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
-	return hostsys.NewNames("").LookupNetIP(ctx, "ip", host)
+	return hostsys.NewNames("").LookupAtLast(ctx, resolveTime, "ip", host)
 }
 
 func unresolved(ctx context.Context, err error) string {

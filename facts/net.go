@@ -60,6 +60,9 @@ type Lookup struct {
 	Error     string   `json:"error,omitempty"`
 	// Unanswered is set if no answer came in time. The name may still resolve.
 	Unanswered bool `json:"unanswered,omitempty"`
+	// Seconds is how long the lookup took, 0 if that was less than 2 s. After 3 s, preflight no
+	// longer waits for name servers, and takes the addresses in /etc/hosts if getaddrinfo will.
+	Seconds float64 `json:"seconds,omitempty" fact:"volatile" unit:"s"`
 }
 
 // Net describes the network of one node.

@@ -34,9 +34,10 @@ var networkFaults = []planted{
 	{name: "two-connections-for-each", steps: sh("w1", atMost+"2 -j DROP"), trains: "pdsh", dies: "c10d"},
 	{name: "three-connections-for-each", steps: sh("w1", atMost+"3 -j DROP"), trains: "c10d"},
 	{name: "rendezvous-ports-closed-at-last", steps: sh("w2", "iptables -A OUTPUT -o eth0 -p tcp --dport 29400:29500 -j DROP"), dies: "pdsh c10d"},
-	{name: "silent-resolver-at-last", steps: slices.Concat(sh("w1", dropsQueries), sh("w2", asks+"w1; hosts 'dns files'")), trains: "pdsh c10d"},
-	{name: "silent-resolver-at-first", steps: slices.Concat(sh("w2", dropsQueries), sh("w1", asks+"w2; hosts 'dns files'")), trains: "pdsh c10d"},
-	{name: "silent-resolver-alone-at-last", steps: slices.Concat(sh("w1", dropsQueries), sh("w2", asks+"w1; hosts dns")), trains: "pdsh", dies: "c10d"},
+	// With c10d, the first two launches train too, after three to four minutes of lookups.
+	{name: "silent-resolver-at-last", steps: slices.Concat(sh("w1", dropsQueries), sh("w2", asks+"w1; hosts 'dns files'")), trains: "pdsh"},
+	{name: "silent-resolver-at-first", steps: slices.Concat(sh("w2", dropsQueries), sh("w1", asks+"w2; hosts 'dns files'")), trains: "pdsh"},
+	{name: "silent-resolver-alone-at-last", steps: slices.Concat(sh("w1", dropsQueries), sh("w2", asks+"w1; hosts dns")), trains: "pdsh", dies: "c10d", mayBeUnknown: "the name server might answer in time next"},
 }
 
 const (

@@ -40,9 +40,36 @@ func judgeNames(view checks.View) []checks.Finding {
 	}
 	for _, node := range view.Nodes {
 		findings = append(findings, table.unanswered(view, node, looksUp)...)
+		findings = append(findings, slow(node)...)
 		findings = append(findings, names.Own(view, node)...)
 	}
 	return findings
+}
+
+// slow warns about a node on which a name resolves only after seconds. Every rank looks up several
+// names, one after the other.
+func slow(node *facts.Node) []checks.Finding {
+	var slowest facts.Lookup
+	for _, lookup := range node.Names.Lookups {
+		if len(lookup.Addresses) > 0 && lookup.Seconds > slowest.Seconds {
+			slowest = lookup
+		}
+	}
+	if slowest.Seconds == 0 {
+		return nil
+	}
+	name := hostfile.Bare(slowest.Name)
+	f := checks.Finding{
+		Verdict:  checks.Warn,
+		Nodes:    []string{node.Name},
+		Summary:  fmt.Sprintf("name lookups take %.0f s or more: a name server does not answer in time", slowest.Seconds),
+		Got:      fmt.Sprintf("the lookup of %s took %.1f s", name, slowest.Seconds),
+		Want:     "an answer within 2 s",
+		WouldSee: "a launch that starts minutes late, or RendezvousTimeoutError",
+		Remedy:   []fix.Command{fix.On("time getent ahosts %s; cat /etc/resolv.conf", fix.Host(name)).As(fix.Look)},
+	}
+	names.ReadHosts(node, true, name, &f)
+	return []checks.Finding{f}
 }
 
 // unanswered returns the findings for lookups that got no answer on a node. If the launch needs one

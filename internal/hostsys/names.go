@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -111,6 +112,28 @@ func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.
 		}
 	}
 	return addresses, err
+}
+
+// LookupAtLast is like LookupNetIP, but after patience it takes the addresses of /etc/hosts for a
+// name that name servers have not answered. getaddrinfo reads that file too, once it has waited
+// long enough for the name servers before it.
+func (n *Names) LookupAtLast(ctx context.Context, patience time.Duration, network, name string) (addresses []netip.Addr, err error) {
+	if slices.Contains(n.sources, source{name: "files"}) && n.goAgrees(name) {
+		for _, line := range n.byName[strings.ToLower(name)] {
+			if isOf(network, line.Address) {
+				addresses = append(addresses, line.Address)
+			}
+		}
+	}
+	if addresses == nil {
+		return n.LookupNetIP(ctx, network, name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if found, err := n.LookupNetIP(ctx, network, name); err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return found, err
+	}
+	return addresses, nil
 }
 
 // inHosts returns the lines of /etc/hosts for a name. It returns none unless nsswitch.conf lists

@@ -147,6 +147,17 @@ func TestLookupEndsInTime(t *testing.T) {
 	}
 }
 
+func TestLookupReadsHostsAtLast(t *testing.T) {
+	for hosts, want := range map[string]string{"hosts: dns files": "[10.0.0.9]", "hosts: dns": "[]", "hosts: dns [!UNAVAIL=return] files": "[]"} {
+		n, _ := machine(t, hosts, "10.0.0.9 w9\n", "sleep 300")
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if addresses, _ := n.LookupAtLast(ctx, time.Nanosecond, "ip", "W9"); fmt.Sprint(addresses) != want {
+			t.Errorf("%s: %v, want %s", hosts, addresses, want)
+		}
+		cancel()
+	}
+}
+
 func TestSourcesAndHosts(t *testing.T) {
 	n, _ := machine(t, "hosts:\tfiles   mdns4_minimal  [NOTFOUND=return] dns # no cache", "#10.0.0.1 w1\n10.0.0.300 w1\n10.0.0.2\n10.0.0.3 w3.cluster\tw3 # three\n", "exit 2")
 	if n.Sources != "files mdns4_minimal [NOTFOUND=return] dns" {

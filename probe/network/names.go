@@ -33,6 +33,10 @@ const (
 	// lookupLimit is the time limit for one name. A name server that takes longer would delay every
 	// connection of the launch by as much.
 	lookupLimit = 3 * time.Second
+	// fileLimit is how long name servers may take to answer for a name that /etc/hosts has as well.
+	fileLimit = lookupLimit - 100*time.Millisecond
+	// slowLookup is the time from which on a lookup is slow.
+	slowLookup = 2 * time.Second
 	// lastLookup is how long before the section's deadline the lookups end. That leaves time to
 	// report the results.
 	lastLookup = 300 * time.Millisecond
@@ -62,7 +66,7 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	}
 	wanted := append([]string{own, o.Master, o.CallBack}, o.Names...)
 	lookups := lookUpAll(ctx, func(ctx context.Context, name string) ([]netip.Addr, error) {
-		return known.LookupNetIP(ctx, "ip", name)
+		return known.LookupAtLast(ctx, fileLimit, "ip", name)
 	}, wanted, known.AtOnce())
 	asking.Wait()
 	return &facts.Names{
@@ -170,7 +174,11 @@ func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
+	began := time.Now()
 	addresses, err := ask(ctx, bare(name))
+	if took := time.Since(began); took >= slowLookup {
+		answer.Seconds = took.Round(100 * time.Millisecond).Seconds()
+	}
 	if err != nil {
 		var dns *net.DNSError
 		answer.Error = lookupProblem(err)
