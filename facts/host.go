@@ -110,10 +110,12 @@ type Limits struct {
 }
 
 // SessionEnd is a program between the login and preflight's agent that ends its command after some
-// time, such as timeout in a ForceCommand.
+// time, such as timeout in a ForceCommand, or a setting of sshd that does.
 type SessionEnd struct {
-	By      string  `json:"by"`                     // the program with its duration: "timeout 8"
+	By      string  `json:"by"`                     // the program or setting with its duration: "timeout 8"
 	Seconds float64 `json:"seconds" unit:"seconds"` // time from the login to the end
+	// Silent is set if only a command ends that prints nothing for that time.
+	Silent bool `json:"silent,omitempty"`
 }
 
 // Limit is one resource limit, with its soft and its hard value.

@@ -44,7 +44,7 @@ func hint(line string) string {
 	words := strings.FieldsFunc(line, pySpace)
 	name := words[0]
 	switch {
-	case strings.HasPrefix(line, byteOrderMark):
+	case strings.HasPrefix(line, ByteOrderMark):
 		return "begins with a byte order mark, so DeepSpeed reads it neither as a comment nor as an entry: save the file as UTF-8 without one"
 	case len(words) == 1:
 		return fmt.Sprintf(`%q has no slots: write "NAME slots=N", where N is the number of accelerators`, name)
@@ -130,7 +130,7 @@ func HandsOption(name string) bool { return strings.Contains(name, "@-") }
 // pdsh 2.34.
 func nameNote(name string) (trap, message string) {
 	switch {
-	case strings.HasPrefix(name, byteOrderMark):
+	case strings.HasPrefix(name, ByteOrderMark):
 		return "byte-order-mark", fmt.Sprintf("the file begins with a byte order mark, which DeepSpeed reads as a part of the name %q, and no such name resolves: save the file as UTF-8 without one", name)
 	case strings.ContainsAny(name[:1], "-^/"):
 		return "pdsh-operator", fmt.Sprintf("pdsh reads the first character of %q as an operator: - leaves hosts out, ^ reads them from a file, / filters; rename the host in ~/.ssh/config", name)

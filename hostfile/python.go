@@ -13,8 +13,8 @@ import (
 
 // This file has the text rules of Python that differ from Go's.
 
-// byteOrderMark is not white space in Python, so DeepSpeed reads it as part of the first column.
-const byteOrderMark = "\ufeff"
+// ByteOrderMark is not white space in Python, so DeepSpeed reads it as part of the first column.
+const ByteOrderMark = "\ufeff"
 
 // pySpace reports whether Python's str.isspace, which strip() and \s use, is true for a character.
 // That is so for bidirectional type WS, B or S, or category Zs (CPython, Objects/unicodetype_db.h,

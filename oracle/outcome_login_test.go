@@ -44,6 +44,8 @@ var loginFaults = []planted{
 	{name: "rc-prints-first", steps: sh("w1", "echo 'echo welcome' >/root/.ssh/rc"), dies: "pdsh"},
 	{name: "rc-hangs", steps: sh("w2", "echo 'sleep 1000' >/root/.ssh/rc"), dies: "pdsh"},
 	{name: "profile-fails", steps: sh("w2", "echo 'read answer; exit 3' >/etc/profile.d/zz.sh"), trains: "pdsh"}, // only login shells read it
+	{name: "silent-for-an-hour", steps: sshd("w2", "ChannelTimeout session:command=1h"), trains: "pdsh", warns: "ssh-shell w2"},
+	{name: "sockets-shared", steps: sh("head", "mkdir -p /root/.ssh/sockets; printf 'Host *\\n\\tControlMaster auto\\n\\tControlPath ~/.ssh/sockets/%%C\\n\\tControlPersist 1m\\n' >/root/.ssh/config"), trains: "pdsh"},
 	{name: "timeout-of-shell", steps: sh("w2", "echo 'export TMOUT=2' >>/root/.bashrc"), trains: "pdsh"},
 }
 

@@ -69,7 +69,7 @@ var unlistedFaults = []planted{
 	{name: "bashrc-becomes-zsh", steps: sh("w2", `echo 'exec zsh' >>/root/.bashrc`), dies: "pdsh"},
 	{name: "bashrc-is-strict", steps: sh("nodes", `echo 'set -euo pipefail' >>/root/.bashrc`), trains: "pdsh"},
 	{name: "seconds-of-cpu", steps: sh("w2", `echo 'ulimit -t 5' >>/root/.bashrc`), files: before("import time\nwhile time.process_time() < 8:\n    pass\n"), dies: "pdsh"},
-	{name: "size-of-files", steps: sh("w1", `echo 'ulimit -f 1024' >>/root/.bashrc`), files: trainingWith(checkpoint), dies: "pdsh"},
+	{name: "size-of-files", steps: sh("w1", `echo 'ulimit -f 1024' >>/root/.bashrc`), files: trainingWith(checkpoint), dies: "pdsh", mayBeUnknown: "the agent has no place"},
 	{name: "old-pythonpath-in-bashrc", steps: sh("w2", `
 		mkdir -p /root/old/torch
 		echo 'raise ImportError("torch 1.4 needs Python 3.6")' >/root/old/torch/__init__.py
@@ -217,9 +217,9 @@ while True: kept.append(s.accept())' >/dev/null 2>&1 &
 		iptables -t nat -A OUTPUT -o eth0 -p tcp --dport 1024: -j REDIRECT --to-ports 12345
 		sleep 1`), dies: "c10d"},
 	{name: "home-full", steps: sh("w2", `mount -o remount,size=64k /root; head -c 1M /dev/zero >/root/core || :`), trains: "pdsh"},
-	{name: "noexec-everywhere", steps: sh("nodes", `for own in /root /tmp /var/tmp /dev/shm /run; do mount -o remount,noexec "$own"; done`), trains: "pdsh"},
+	{name: "noexec-everywhere", steps: sh("nodes", `for own in /root /tmp /var/tmp /dev/shm /run; do mount -o remount,noexec "$own"; done`), trains: "pdsh", mayBeUnknown: "the agent has no place"},
 	{name: "null-is-a-file", steps: sh("w2", `echo junk >/run/null; mount --bind /run/null /dev/null`), trains: "pdsh"},
-	{name: "size-of-files-suffices", steps: sh("w2", `echo 'ulimit -f 1024' >>/root/.bashrc`), trains: "pdsh"},
+	{name: "size-of-files-suffices", steps: sh("w2", `echo 'ulimit -f 1024' >>/root/.bashrc`), trains: "pdsh", mayBeUnknown: "the agent has no place"},
 	{name: "idle-connections-kept", steps: sh("w1", `
 		iptables -A INPUT -i eth0 -p tcp -m conntrack --ctstate INVALID -j DROP
 		echo 0 >/proc/sys/net/netfilter/nf_conntrack_tcp_loose`), files: trainingWith("import time\ntime.sleep(10)\ndist.all_reduce(tensor)\ntensor.fill_(ranks)\n"), trains: "c10d"},

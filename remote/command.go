@@ -3,12 +3,14 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"preflight/internal/text"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -186,6 +188,7 @@ func (w *watchdog) dismiss() bool {
 type Tail struct {
 	mu    sync.Mutex
 	kept  []byte
+	first []byte // the start of what kept has lost, where a program that dies says why
 	total int
 	Full  func() // called once if the command writes too much
 }
@@ -216,6 +219,9 @@ func (t *Tail) Write(p []byte) (int, error) {
 	t.total += len(p)
 	t.kept = append(t.kept, p...)
 	if len(t.kept) > 2*maxTail { // moving the kept text for each line of a flood would take a minute
+		if t.first == nil {
+			t.first = bytes.Clone(t.kept[:256])
+		}
 		t.kept = append(t.kept[:0], lastOf(t.kept)...)
 	}
 	if before <= maxTotal && t.total > maxTotal {
@@ -234,12 +240,17 @@ func (t *Tail) spent() bool {
 	return t.total > maxTotal
 }
 
-// Text returns the kept text, escaped, with its lines joined by "; ".
+// Text returns the first line and the kept text, escaped, with the lines joined by "; ".
 func (t *Tail) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var lines []string
-	for line := range strings.Lines(string(lastOf(t.kept))) {
+	kept := lastOf(t.kept)
+	if first := append(t.first, t.kept...); len(first) > len(kept) { // the first line, and the last ones
+		line, _, _ := bytes.Cut(first[:min(len(first), 256)], []byte("\n"))
+		kept = slices.Concat(line, []byte("\n"), kept)
+	}
+	for line := range strings.Lines(string(kept)) {
 		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, text.Escape(line))
 		}

@@ -330,7 +330,7 @@ func TestLoginsThatFail(t *testing.T) {
 		"sudo":            {node: loginShell(`echo "sudo: sorry, you must have a tty to run sudo" >&2; exit 1`), stage: StageShell, cause: NeedsPTY},
 		"exit":            {node: loginShell(`exit 0`), stage: StageShell, cause: ShellBroken, text: "calls exit"},
 		"startup error":   {node: loginShell(`echo "/home/u/.bashrc: line 3: syntax error" >&2; exit 2`), stage: StageShell, cause: ShellBroken, detail: map[string]string{"output": ".bashrc: line 3"}},
-		"swallows all":    {node: loginShell(`cat >/dev/null; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellBroken, text: "startup file"},
+		"swallows all":    {node: loginShell(`cat >/dev/null; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellHangs, text: "startup file"},
 		"swallows a line": {node: loginShell(`read x; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellBroken},
 		"frozen":          {node: remotetest.Node{Deaf: true, Shell: []string{"/bin/sh", "-c", "sleep 100"}}, limit: brief, stage: StageShell, cause: Frozen},
 		"floods":          {node: loginShell(`exec yes`), stage: StageShell, cause: TooMuch, detail: map[string]string{"limit": "64 KiB"}},

@@ -71,6 +71,9 @@ func (e *ending) explain() *Error {
 		return e.fail(e.stage(), ConnectionLost, nil, fmt.Errorf("the connection ended: %w", e.lost))
 	}
 	switch {
+	case (e.hello || e.acknowledged && !e.none) && containsAny(e.stderr, reserveWords):
+		return e.fail(e.stage(), NoAddresses, map[string]string{"message": firstSentence(e.stderr)},
+			fmt.Errorf("the agent could not reserve memory: %s", firstSentence(e.stderr)))
 	case e.hello && len(e.noise) > 0 && e.Status <= 0:
 		return e.nonsense(e.noise[0])
 	case e.hello:
@@ -99,6 +102,8 @@ func (e *ending) explainShell() *Error {
 	switch {
 	case containsAny(lower, ptyWords):
 		return fail(NeedsPTY, "the login needs a terminal: "+messages)
+	case containsAny(lower, restrictedWords):
+		return fail(RestrictedShell, "the login shell is restricted: "+messages)
 	case containsAny(lower, noShellWords), len(e.noise) == 0 && lostShell.MatchString(e.stderr):
 		return fail(NoShell, "the account has no shell that runs commands: "+messages)
 	case e.spoke:
@@ -149,9 +154,6 @@ func (e *ending) explainStart() *Error {
 		return e.fail(StageStart, c, map[string]string{key: e.stderr}, errors.New(text+after(e.stderr)))
 	}
 	switch {
-	case containsAny(e.stderr, reserveWords):
-		return e.fail(StageStart, NoAddresses, map[string]string{"message": firstSentence(e.stderr)},
-			fmt.Errorf("the agent could not reserve memory when it started: %s", firstSentence(e.stderr)))
 	case containsAny(e.stderr, libcWords):
 		return fail(LibcTooOld, "message", "the agent needs a newer glibc than the node has")
 	case containsAny(e.stderr, formatWords), status == 2 && strings.Contains(e.stderr, "yntax error"):
@@ -216,8 +218,12 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 		return e.fail(StageInside, Frozen, map[string]string{"after": waited},
 			fmt.Errorf("%s started no shell within %s%s", text.Escape(e.words[0]), waited, after(messages)))
 	case alive && !e.acknowledged:
-		return e.fail(StageShell, ShellBroken, map[string]string{"output": messages},
-			fmt.Errorf("the login did not run preflight's command within %s: a startup file waits or reads the input, or the home directory hangs%s", waited, after(messages)))
+		cause := ShellHangs
+		if e.spoke { // our script has started, and gets no input
+			cause = ShellBroken
+		}
+		return e.fail(StageShell, cause, map[string]string{"output": messages},
+			fmt.Errorf("the login did not run preflight's command within %s: a startup file waits or reads the input, or a directory of the home, of PATH or of LD_LIBRARY_PATH hangs%s", waited, after(messages)))
 	case alive:
 		return e.fail(e.stage(), Frozen, map[string]string{"after": waited},
 			fmt.Errorf("the server answers, but the agent did not within %s (does a file system hang?)%s", waited, after(messages)))
@@ -252,17 +258,18 @@ var (
 	}
 	noShellWords = []string{
 		"account is currently not available", "account is not available", "does not provide shell access",
-		"shell access is disabled", "no shell access", "exec: restricted", "restricted: cannot", "/bin/sh: not found",
+		"shell access is disabled", "no shell access", "/bin/sh: not found",
 		"/bin/sh: no such file", "nologin",
 	}
-	startupWords = []string{
+	restrictedWords = []string{"exec: restricted", "restricted: cannot"}
+	startupWords    = []string{
 		"bashrc", ".bash_profile", ".profile", "/etc/profile", "zshenv", "zshrc", ".cshrc", ".tcshrc", ".login",
 		"config.fish", "kshrc", ".bash_env",
 	}
 	// Go and the loader reserve addresses before they use memory, so only a limit on addresses
 	// (RLIMIT_AS) makes them fail (Go 1.26, runtime/mpagealloc.go and malloc.go; glibc 2.36,
 	// elf/dl-load.c).
-	reserveWords = []string{"failed to reserve page summary memory", "cannot reserve arena virtual address space", "failed to map segment from shared object", "cannot map zero-fill pages"}
+	reserveWords = []string{"failed to reserve page summary memory", "cannot reserve arena virtual address space", "failed to map segment from shared object", "cannot map zero-fill pages", "cannot map pages in arena address space", "runtime: out of memory", "runtime: cannot allocate memory"}
 	fullWords    = []string{"No space left", "quota exceeded"}
 	sizeWords    = []string{"File too large", "File size limit"} // of RLIMIT_FSIZE
 	libcWords    = []string{"GLIBC_", "error while loading shared libraries", "Error relocating", "Error loading shared library", "kernel too old"}

@@ -65,11 +65,13 @@ const (
 
 	NoJob Cause = "no-job" // Slurm accepts only users with a job on the node; Detail banner
 
-	SessionRefused Cause = "session-refused" // MaxSessions 0, exec disabled
-	NoShell        Cause = "no-shell"        // nologin, /bin/false, or a missing shell; Detail output, and status if nothing was printed, which may also be a startup file's exit
-	ForcedCommand  Cause = "forced-command"  // another program ran; Detail output
-	NeedsPTY       Cause = "needs-pty"
-	ShellBroken    Cause = "shell-broken" // startup files end the session or consume its input; Detail output
+	SessionRefused  Cause = "session-refused" // MaxSessions 0, exec disabled
+	NoShell         Cause = "no-shell"        // nologin, /bin/false, or a missing shell; Detail output, and status if nothing was printed, which may also be a startup file's exit
+	ForcedCommand   Cause = "forced-command"  // another program ran; Detail output
+	NeedsPTY        Cause = "needs-pty"
+	RestrictedShell Cause = "restricted-shell" // rbash and similar; Detail output
+	ShellHangs      Cause = "shell-hangs"      // the login starts no command in time; Detail output
+	ShellBroken     Cause = "shell-broken"     // startup files end the session or consume its input; Detail output
 
 	NotInJob       Cause = "not-in-job"      // the Slurm job does not include this node
 	StepFailed     Cause = "step-failed"     // Slurm does not start the step, or ended it
@@ -125,7 +127,7 @@ const (
 	WrongOS        Cause = "wrong-os"         // Detail os
 	LibcTooOld     Cause = "libc-too-old"     // Detail message
 	AgentKilled    Cause = "agent-killed"     // a signal ended the agent; Detail signal
-	NoAddresses    Cause = "no-address-space" // the agent could not reserve memory at its start; Detail message
+	NoAddresses    Cause = "no-address-space" // the agent could not reserve memory; Detail message
 	AgentExited    Cause = "agent-exited"     // the agent ended by itself; Detail status, stderr
 	Frozen         Cause = "frozen"           // connected, then no data until the deadline; Detail after, seen, unreached, jump
 	BlackHole      Cause = "black-hole"       // small packets pass, full ones are lost; Detail direction, mtu, size

@@ -396,6 +396,10 @@ var Distinct = checks.Check{
 				findings = append(findings, f)
 				continue
 			}
+			if f, isLed := ledElsewhere(v, g.Nodes); isLed {
+				findings = append(findings, f)
+				continue
+			}
 			f := checks.Finding{
 				Nodes:   g.Nodes,
 				Summary: fmt.Sprintf("%d hostfile entries are the same machine", len(g.Nodes)),
@@ -430,6 +434,47 @@ func heldTwice(v checks.View, same []string) (f checks.Finding, isHeldTwice bool
 			Want:     "one machine for every address",
 			WouldSee: "the ranks of " + called.Name + " start on " + holder.Name + ", or a hang: each machine's ARP table decides where packets go",
 			Remedy:   []fix.Command{takeAway},
+		}, true
+	}
+	return f, false
+}
+
+// ledElsewhere returns the finding for an entry that ~/.ssh/config of the launching machine leads to
+// the machine of another entry: the nodes look up another address for its name. The machine of that
+// address takes no part in the launch.
+func ledElsewhere(v checks.View, same []string) (f checks.Finding, isLed bool) {
+	for _, called := range v.Nodes {
+		name := hostfile.Bare(called.Name)
+		if !slices.Contains(same, called.Name) || called.Host.Hostname == name {
+			continue
+		}
+		holder := slices.IndexFunc(v.Nodes, func(n *facts.Node) bool {
+			return n != called && slices.Contains(same, n.Name) && n.Address == called.Address && hostfile.Bare(n.Name) == called.Host.Hostname
+		})
+		var own []string
+		for _, asker := range v.Nodes {
+			if asker.Names == nil {
+				continue
+			}
+			for _, lookup := range asker.Names.Lookups {
+				if hostfile.Bare(lookup.Name) == name {
+					own = append(own, lookup.Addresses...)
+				}
+			}
+		}
+		if holder < 0 || own == nil || slices.Contains(own, called.Address) {
+			continue
+		}
+		return checks.Finding{
+			Nodes:    []string{called.Name},
+			Summary:  fmt.Sprintf("ssh on the launching machine leads to %s instead", v.Nodes[holder].Name),
+			Got:      fmt.Sprintf("ssh connects to %s, and the nodes look up %s for %s", called.Address, own[0], name),
+			Want:     "one machine for every entry",
+			WouldSee: "the ranks of " + called.Name + " start on " + v.Nodes[holder].Name + ", and " + called.Name + " takes no part",
+			Remedy: []fix.Command{
+				fix.Here("ssh -G {node} | grep -i ^hostname; grep -n -i -B5 hostname ~/.ssh/config").As(fix.Look),
+				fix.Note("correct HostName of {node} in ~/.ssh/config: the nodes know it as %s", fix.Text(own[0])),
+			},
 		}, true
 	}
 	return f, false

@@ -68,7 +68,7 @@ func judgeEach(view checks.View, node *facts.Node) (findings []checks.Finding) {
 		}
 		findings = append(findings, f)
 	}
-	if space := node.Limits.AddressSpace; space != nil {
+	if space := node.Limits.AddressSpace; space != nil && !(node.SSH != nil && node.SSH.Cause == "no-address-space") { // otherwise agent-start reports it
 		least := int64(torchSpace)
 		if view.Launch.Accelerator != "cpu" {
 			least = cudaSpace

@@ -28,6 +28,9 @@ var Args = checks.Check{
 		for _, note := range v.Launch.Notes {
 			known, isKnown := noteRules[note.ID]
 			switch {
+			case note.ID == "byte-order-mark" && slices.ContainsFunc(v.All, func(n facts.Node) bool {
+				return strings.HasPrefix(n.Name, hostfile.ByteOrderMark) && n.SSH != nil && n.SSH.Cause == "name-unknown"
+			}): // ssh-reach reports the name
 			case known.exported, isKnown && v.Launch.Torchrun() && !known.torchrun:
 			case known.look != nil:
 				findings = append(findings, known.look(v, note)...)

@@ -5,6 +5,7 @@ package launcher
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,6 +251,10 @@ var pdshRefusals = []struct {
 	{"timed out", "the ssh of pdsh gets no answer within its 10 s", nil},
 	{"Bad configuration option", "ssh does not understand its own configuration", nil},
 	{"Bad owner or permissions", "ssh refuses its configuration file because of its owner or mode", []fix.Command{fix.Here("chmod go-w ~/.ssh ~/.ssh/config")}},
+	{"Cannot execute command-line and remote command", "RemoteCommand in ~/.ssh/config stops pdsh's ssh",
+		[]fix.Command{fix.Here("ssh -G {node} | grep -i ^remotecommand").As(fix.Look), fix.Here(`sed -i.before "s/^[[:space:]]*RemoteCommand/#&/I" ~/.ssh/config   # or move it to a Host block of another name`)}},
+	{"unix_listener: cannot bind to path", "pdsh's ssh cannot create its ControlPath socket",
+		[]fix.Command{fix.Here(`mkdir -p -m 700 "$(dirname "$(ssh -G {node} | sed -n "s/^controlpath //p")")"`)}},
 	{"No such rcmd module", "pdsh reads a part of the name as one of its modules", nil},
 	{"command timeout", "pdsh ended the command at its own time limit", []fix.Command{fix.Here("unset PDSH_COMMAND_TIMEOUT")}},
 }
@@ -262,7 +267,9 @@ func noEcho(view checks.View, answer facts.RehearsalNode) checks.Finding {
 	}
 	if words := lastLine(answer.Errors); words != "" {
 		// If the text named the node, equal findings would not fold.
-		f.Got, f.WouldSee = "", "{node}: "+strings.ReplaceAll(words, hostfile.Bare(answer.Node), "{host}")
+		words = ownSocket.ReplaceAllString(words, "")
+		f.Got = strings.ReplaceAll(words, hostfile.Bare(answer.Node), "…")
+		f.WouldSee = "{node}: " + strings.ReplaceAll(words, hostfile.Bare(answer.Node), "{host}")
 	}
 	refused := slices.ContainsFunc(answer.Errors, func(line string) bool { return strings.Contains(line, exitWords) })
 	for _, refusal := range pdshRefusals {
@@ -284,6 +291,10 @@ func noEcho(view checks.View, answer facts.RehearsalNode) checks.Finding {
 	}
 	return f
 }
+
+// ownSocket matches the end of the name with which ssh creates the socket of its ControlPath. It would
+// keep equal findings apart.
+var ownSocket = regexp.MustCompile(`\.[A-Za-z0-9]{16}\b`)
 
 // exitWords is the text with which pdsh reports an ssh that failed (modules/sshcmd.c).
 const exitWords = "exited with exit code"

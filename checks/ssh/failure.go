@@ -71,6 +71,9 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 	commands := what.Fix
 	if wrong := misspelt(node); wrong != "" {
 		f.Summary, commands = wrong, []fix.Command{fix.Here("grep -nF %s {hostfile}   # the line to change", fix.Operand(node.Name)).As(fix.Look)}
+		if strings.HasPrefix(node.Name, hostfile.ByteOrderMark) {
+			commands = []fix.Command{fix.Here(`sed -i '1s/^\xef\xbb\xbf//' {hostfile}`)}
+		}
 	}
 	if what.NoPlace {
 		commands = append(remedy.WritableTmp(node), what.Fix...)
@@ -107,6 +110,8 @@ func misspelt(node *facts.Node) string {
 	switch {
 	case node.SSH.Cause != "name-unknown":
 		return ""
+	case strings.HasPrefix(node.Name, hostfile.ByteOrderMark):
+		return "the hostfile begins with a byte order mark, which becomes a part of the name"
 	case strings.HasSuffix(node.Name, ":"):
 		return "the name does not resolve: remove the colon from its end in the hostfile"
 	case strings.ContainsAny(node.Name, "[]"):

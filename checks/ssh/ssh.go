@@ -143,7 +143,11 @@ func started(_ checks.View, node *facts.Node) (findings []checks.Finding) {
 // unlikeOpenSSH warns if the system's ssh, which the launch uses, would behave differently from
 // preflight's own ssh client.
 func unlikeOpenSSH(view checks.View, node *facts.Node) []checks.Finding {
-	if len(node.SSH.OpenSSH) == 0 || view.Launch.WithoutSSH(node.Name) != "" {
+	asked := func(answer facts.RehearsalNode) bool {
+		return answer.Node == node.Name && len(answer.Ranks)+len(answer.Errors) > 0
+	}
+	tried := view.Head.Rehearsal // pdsh has called ssh, and launcher-ready reports what came of it
+	if len(node.SSH.OpenSSH) == 0 || view.Launch.WithoutSSH(node.Name) != "" || tried != nil && slices.ContainsFunc(tried.Nodes, asked) {
 		return nil
 	}
 	return []checks.Finding{{
@@ -177,6 +181,10 @@ var Shell = onLadder(checks.Check{ID: "ssh-shell"}, func(v checks.View, node *fa
 // its ranks have met.
 const shortSession = 10 * 60
 
+// shortSilence is a time in seconds for which every launch is silent, while its ranks import torch
+// and meet.
+const shortSilence = 15
+
 // ended returns the finding for a login that ends its command after some time.
 func ended(node *facts.Node) []checks.Finding {
 	if node.Limits == nil || node.Limits.Ends == nil {
@@ -195,7 +203,15 @@ func ended(node *facts.Node) []checks.Finding {
 		},
 		WouldSee: "{node}: ssh exited with exit code 124, when that time is over",
 	}
-	if end.Seconds < shortSession {
+	if end.Silent {
+		f.Summary = "sshd closes a session that prints nothing for " + text.Duration(end.Seconds)
+		f.Got, f.Want, f.WouldSee = end.By, "no ChannelTimeout for sessions", "{node}: ssh exited with exit code 255, while a rank imports torch or trains in silence"
+		f.Remedy = []fix.Command{
+			fix.On(`sudo grep -rin channeltimeout /etc/ssh/sshd_config /etc/ssh/sshd_config.d`).As(fix.Look),
+			fix.On(`sudo sed -i.before "s/^[[:space:]]*ChannelTimeout/#&/I" $(sudo grep -rli channeltimeout /etc/ssh/sshd_config /etc/ssh/sshd_config.d) && sudo systemctl reload ssh   # on Red Hat the unit is sshd`),
+		}
+	}
+	if end.Seconds < shortSession && !end.Silent || end.Seconds < shortSilence {
 		f.Verdict = checks.Fail
 	}
 	for i := range f.Remedy {

@@ -92,6 +92,8 @@ var met = map[string]facts.SSH{
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
 	"noexec":                   {Stage: "deliver", Detail: map[string]string{"tried": "/tmp noexec"}},
 	"file-limit":               {Stage: "deliver", Detail: map[string]string{"tried": "/tmp/preflight-0: File size limit exceeded"}},
+	"restricted-shell":         {Stage: "shell", Detail: map[string]string{"output": "rbash: line 1: exec: restricted"}},
+	"shell-hangs":              {Stage: "shell"},
 	"squatted":                 {Stage: "deliver", Detail: map[string]string{"tried": "/tmp/preflight-0: (taken: drwx------ of mallory)"}},
 	"no-unpacker":              {Stage: "deliver"},
 	"wrong-arch":               {Stage: "deliver", Detail: map[string]string{"arch": "arm64", "want": "amd64"}},

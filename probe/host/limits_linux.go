@@ -23,7 +23,7 @@ import (
 
 // CollectLimits reads the limits with which this process was started. They are the limits of the
 // ssh session. The ranks that pdsh will start get the same limits.
-func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) {
+func CollectLimits(ctx context.Context, o machine.Options) (*facts.Limits, error) {
 	if startlimit.NoFile == nil {
 		return nil, errors.New("cannot read the limit on open files")
 	}
@@ -49,7 +49,7 @@ func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) 
 			*into = &soft
 		}
 	}
-	l.Ends = sessionEnd(o, os.Getppid())
+	l.Ends = sessionEnd(ctx, o, os.Getppid())
 	l.LocksFreely = locksFreely(o)
 	var known bool
 	if l.FileMax, known = machine.Number(o.At("/proc/sys/fs/file-max")); !known {

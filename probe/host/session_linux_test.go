@@ -33,6 +33,22 @@ func TestTimeoutOf(t *testing.T) {
 	}
 }
 
+// TestSilence reads what sshd -T prints about sessions that are silent.
+func TestSilence(t *testing.T) {
+	for settings, want := range map[string]*facts.SessionEnd{
+		"port 22\nchanneltimeout none\n":                               nil,
+		"channeltimeout *=3s\nport 22\n":                               {By: "ChannelTimeout *=3s", Seconds: 3, Silent: true},
+		"channeltimeout agent-connection=5m session:command=2m\n":      {By: "ChannelTimeout session:command=2m", Seconds: 120, Silent: true},
+		"channeltimeout session*=1h session:shell=5 direct-tcpip=10\n": {By: "ChannelTimeout session*=1h", Seconds: 3600, Silent: true},
+		"channeltimeout *=3s session:command=0\n":                      nil,
+		"": nil,
+	} {
+		if diff := cmp.Diff(want, silenceOf(settings)); diff != "" {
+			t.Errorf("%q: (-want +got):\n%s", settings, diff)
+		}
+	}
+}
+
 // TestSessionEnd walks from the agent's parent up to sshd, and not further: what started sshd ends
 // no single login.
 func TestSessionEnd(t *testing.T) {
@@ -49,7 +65,7 @@ func TestSessionEnd(t *testing.T) {
 	process(files, "42", "99", "bash -c exec")
 	o := probetest.Write(t, machine.Options{}, files)
 	for pid, want := range map[int]*facts.SessionEnd{40: {By: "timeout 8", Seconds: 8}, 41: nil, 42: nil, 1: nil, 99: nil} {
-		if diff := cmp.Diff(want, sessionEnd(o, pid)); diff != "" {
+		if diff := cmp.Diff(want, sessionEnd(t.Context(), o, pid)); diff != "" {
 			t.Errorf("from process %d: (-want +got):\n%s", pid, diff)
 		}
 	}

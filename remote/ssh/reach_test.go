@@ -123,7 +123,7 @@ func TestReachFaults(t *testing.T) {
 		"forced":          {testhosts.ForcedCommand("backup only\n"), remote.StageShell, remote.ForcedCommand, "backup only"},
 		"nologin":         {testhosts.NoLogin, remote.StageShell, remote.NoShell, ""},
 		"pty":             {testhosts.NeedsPTY, remote.StageShell, remote.NeedsPTY, ""},
-		"swallows":        {testhosts.SwallowsStdin, remote.StageShell, remote.ShellBroken, ""},
+		"swallows":        {testhosts.SwallowsStdin, remote.StageShell, remote.ShellHangs, ""},
 		"garbage":         {testhosts.Garbage, remote.StageShell, remote.Garbage, `\x1b]0;owned`},
 		"floods":          {testhosts.Floods, remote.StageShell, remote.TooMuch, ""},
 		"no-status":       {testhosts.ExitsWithoutStatus, "", "", ""},

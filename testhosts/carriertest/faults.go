@@ -80,7 +80,7 @@ var faults = map[string]fault{
 	"no shell":       {login: `echo This account is currently not available.; exit 1`, stage: remote.StageShell, cause: remote.NoShell, detail: "currently not available"},
 	"another answer": {login: `echo "only backups here"; exit 1`, stage: remote.StageShell, cause: remote.ForcedCommand, detail: "only backups"},
 	"exits":          {login: `exit 0`, stage: remote.StageShell, cause: remote.ShellBroken},
-	"stuck":          {login: `exec sleep 100`, waits: true, stage: remote.StageShell, cause: remote.ShellBroken, blind: remote.Frozen},
+	"stuck":          {login: `exec sleep 100`, waits: true, stage: remote.StageShell, cause: remote.ShellHangs, blind: remote.Frozen},
 	"floods":         {login: `exec yes`, stage: remote.StageShell, cause: remote.TooMuch, detail: "64 KiB"},
 	"floods stderr":  {login: `exec yes >&2`, stage: remote.StageShell, cause: remote.TooMuch, detail: "messages"},
 	"machine":        {login: says("uname", `case $1 in -m) echo riscv64 ;; *) echo Linux ;; esac`), stage: remote.StageDeliver, cause: remote.WrongArch, detail: "riscv64"},
