@@ -49,11 +49,11 @@ func unset(view checks.View) (findings []checks.Finding) {
 			Got:      "not set on " + hostfile.Fold(lacking[name]),
 			Want:     fmt.Sprintf("%s in the environment of every rank", name),
 			WouldSee: fmt.Sprintf("KeyError: '%s'", name),
-			Remedy:   []fix.Command{ranks.ExportOwn(name).Remark("after you have set %s in this shell", fix.Variable(name))},
+			Remedy:   []fix.Command{ranks.ExportOwn(view.Launch, name).Remark("after you have set %s in this shell", fix.Variable(name))},
 		}
 		if isTyped {
 			f.Got += "; set in the launching shell, but the launch does not export it"
-			f.Remedy = []fix.Command{ranks.ExportOwn(name)}
+			f.Remedy = []fix.Command{ranks.ExportOwn(view.Launch, name)}
 		}
 		switch {
 		case !always[name]:
@@ -127,7 +127,7 @@ func lackingTokens(view checks.View) (findings []checks.Finding) {
 			WouldSee: s.wouldSee,
 		}
 		if isInEnvironment {
-			f.Remedy = []fix.Command{ranks.ExportOwn(s.variable)}
+			f.Remedy = []fix.Command{ranks.ExportOwn(view.Launch, s.variable)}
 		}
 		f.Remedy = append(f.Remedy, s.login...)
 		findings = append(findings, f)

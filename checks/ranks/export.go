@@ -73,7 +73,10 @@ func refused(variable string) fix.Command {
 
 // ExportOwn returns the command that exports a variable of the launching shell to every rank. It does
 // not show the value, which may be a secret, and does nothing if the variable is not set.
-func ExportOwn(name string) fix.Command {
+func ExportOwn(p launch.Prediction, name string) fix.Command {
+	if p.EnvFile != "" {
+		return fix.Here(`env | grep ^%s >> %s && chmod 600 %[2]s`, fix.Variable(name), fix.Path(p.EnvFile))
+	}
 	return fix.Here(`env | grep ^%s >> ~/.deepspeed_env && chmod 600 ~/.deepspeed_env`, fix.Variable(name))
 }
 
