@@ -20,6 +20,9 @@ type Env struct {
 	NCCL []Setting `json:"nccl" fact:"key=name"`
 	// Files lists the NCCL configuration files that exist, in the same order.
 	Files []ConfFile `json:"files" fact:"key=path"`
+	// MPI lists the parameters in Open MPI's configuration files, by name without OMPI_MCA_. The
+	// file in the home directory comes first and overrides the others.
+	MPI []Setting `json:"mpi,omitempty" fact:"key=name"`
 	// Topology lists the files that describe the machine to NCCL: the files that NCCL_TOPO_FILE and
 	// NCCL_GRAPH_FILE name, and the default file that NCCL reads if NCCL_TOPO_FILE is not set. nil
 	// means that the node did not report them.

@@ -90,7 +90,34 @@ func (back *CallBack) ports(text, between string) {
 
 // mca returns the value of an Open MPI parameter, "" if it is not set.
 func (p Prediction) mca(head *facts.Node, name string) string {
-	return cmp.Or(p.valueOf(name), variable(head.Env, "OMPI_MCA_"+name))
+	return cmp.Or(p.valueOf(name), variable(head.Env, "OMPI_MCA_"+name), inMPIFiles(head, name).Value)
+}
+
+// inMPIFiles returns an Open MPI parameter as the configuration files of a machine set it.
+func inMPIFiles(machine *facts.Node, name string) facts.Setting {
+	if machine.Env != nil {
+		for _, s := range machine.Env.MPI {
+			if s.Name == name {
+				return s
+			}
+		}
+	}
+	return facts.Setting{}
+}
+
+// LacksMPINetwork returns the setting in a configuration file of a node with which Open MPI's
+// program on the node finds no network to call mpirun. A parameter of mpirun's command or
+// environment overrides it.
+//
+// Source: open-mpi/ompi 4.1, orte/mca/oob/tcp/oob_tcp_component.c, component_available.
+func (p Prediction) LacksMPINetwork(head, node *facts.Node) (setting facts.Setting, lacks bool) {
+	const name = "oob_tcp_if_include"
+	mpirun, runs := p.mpirun(head)
+	if !runs || mpirun.Options != facts.OptionsOpenMPI || node.Net == nil || cmp.Or(p.valueOf(name), variable(head.Env, "OMPI_MCA_"+name)) != "" {
+		return facts.Setting{}, false
+	}
+	setting = inMPIFiles(node, name)
+	return setting, setting.Value != "" && addressesIn(node.Net, setting.Value, "") == nil
 }
 
 // variable returns the first of these variables that is set, "" if none is.

@@ -38,7 +38,7 @@ var Args = checks.Check{
 				findings = append(findings, known.finding(v, note))
 			}
 		}
-		return slices.Concat(findings, brokenElastic(v), torchrunArgs(v))
+		return slices.Concat(findings, brokenElastic(v), torchrunArgs(v), lackMPINetwork(v))
 	},
 }
 

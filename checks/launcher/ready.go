@@ -304,6 +304,26 @@ func openMPIInterface(view checks.View, note hostfile.Note) []checks.Finding {
 	return findings
 }
 
+// lackMPINetwork fails for nodes whose configuration of Open MPI names no network that they have.
+func lackMPINetwork(view checks.View) (findings []checks.Finding) {
+	for _, node := range view.Nodes {
+		setting, lacks := view.Launch.LacksMPINetwork(view.Head, node)
+		if !lacks {
+			continue
+		}
+		findings = append(findings, checks.Finding{
+			Verdict:  checks.Fail,
+			Nodes:    []string{node.Name},
+			Summary:  fmt.Sprintf("Open MPI's %s names no network of the node", setting.Name),
+			Got:      fmt.Sprintf("%s = %s in %s", setting.Name, setting.Value, setting.Source),
+			Want:     "an interface or network that the node has, or no such line",
+			Remedy:   []fix.Command{fix.On("ip -br addr").As(fix.Look), fix.On("sudo sed -i '/^ *%s *=/d' %s", fix.Variable(setting.Name), fix.Path(setting.Source))},
+			WouldSee: "None of the TCP networks specified to be included for out-of-band communications could be found",
+		})
+	}
+	return findings
+}
+
 // peerNetwork returns the network that leads to the peers. It has the form that Open MPI accepts in
 // place of an interface.
 func peerNetwork(node *facts.Node) string {

@@ -70,6 +70,7 @@ func CollectEnv(ctx context.Context, o machine.Options) (*facts.Env, error) {
 	}
 	env := readEnv(os.Environ(), o.At, home, o.WorkDir)
 	env.Topology = topologyFiles(ctx, o, env.NCCL)
+	env.MPI = readMCA(o.At, home)
 	env.ExportTrial = tryExports(ctx, o)
 	env.Tokens = tokens(o, home)
 	return env, nil
@@ -133,6 +134,30 @@ func readEnv(environ []string, at func(string) string, home, workDir string) *fa
 	slices.SortFunc(env.NCCL, byName)
 	slices.Sort(env.Withheld)
 	return env
+}
+
+// readMCA returns the parameters in Open MPI's configuration files, each with its effective value. A
+// file that cannot be read counts as absent, as it does for Open MPI.
+//
+// Source: open-mpi/ompi 4.1, opal/mca/base/mca_base_var.c, mca_base_var_cache_files, and Debian's
+// directory for the system's file.
+func readMCA(at func(string) string, home string) (all []facts.Setting) {
+	for _, path := range []string{filepath.Join(home, ".openmpi", "mca-params.conf"), "/etc/openmpi/openmpi-mca-params.conf", "/usr/local/etc/openmpi-mca-params.conf"} {
+		text, err := readOrdinary(at(path), 1<<16)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			name, value, found := strings.Cut(line, "=")
+			name = strings.TrimSpace(name)
+			isKnown := slices.ContainsFunc(all, func(s facts.Setting) bool { return s.Name == name })
+			if found && !isKnown && !strings.HasPrefix(name, "#") && allowed("OMPI_MCA_"+name) {
+				all = append(all, facts.Setting{Name: name, Value: strings.TrimSpace(value), Source: path})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) })
+	return all
 }
 
 // readNCCLConf reads one configuration file. It returns nil if the file does not exist.

@@ -189,3 +189,17 @@ func TestCollectEnvReadsTheSession(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
+
+func TestReadMCA(t *testing.T) {
+	o := probetest.Write(t, machine.Options{}, map[string]string{
+		"/home/ml/.openmpi/mca-params.conf":    "# of the old cluster\noob_tcp_if_include = ib0\nno line\n",
+		"/etc/openmpi/openmpi-mca-params.conf": "oob_tcp_if_include=eth0\n#btl = tcp\nbtl_tcp_if_include=eth1\n",
+	})
+	want := []facts.Setting{
+		{Name: "btl_tcp_if_include", Value: "eth1", Source: "/etc/openmpi/openmpi-mca-params.conf"},
+		{Name: "oob_tcp_if_include", Value: "ib0", Source: "/home/ml/.openmpi/mca-params.conf"},
+	}
+	if diff := cmp.Diff(want, readMCA(o.At, "/home/ml")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
