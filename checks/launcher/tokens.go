@@ -66,7 +66,8 @@ func unset(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// services lists the modules that need the token in a variable. A tracker is often started by rank 0
+// services lists the modules that need the token in a variable. Modules that also work without it,
+// such as those of Hugging Face with public models, are left out. A tracker is often started by rank 0
 // alone. login describes another way to give a node the token.
 var services = []struct {
 	variable string
@@ -77,8 +78,6 @@ var services = []struct {
 }{
 	{"WANDB_API_KEY", []string{"wandb"}, true, []fix.Command{fix.Note("run wandb login on {nodes}, or set WANDB_MODE=offline for the ranks").As(fix.Or)},
 		"wandb.errors.errors.UsageError: No API key configured. Use `wandb login` to log in."},
-	{"HF_TOKEN", []string{"transformers", "datasets", "huggingface_hub", "diffusers", "trl", "peft"}, false, []fix.Command{fix.Note("run hf auth login on {nodes}").As(fix.Or)},
-		"nothing for public models; for others: GatedRepoError: 401 Client Error"},
 	{"COMET_API_KEY", []string{"comet_ml"}, true, []fix.Command{fix.Note("run comet login on {nodes}").As(fix.Or)}, "ValueError: Comet.ml requires an API key"},
 	{"NEPTUNE_API_TOKEN", []string{"neptune"}, true, nil, "NeptuneMissingApiTokenException"},
 	{"CLEARML_API_SECRET_KEY", []string{"clearml"}, true, []fix.Command{fix.Note("run clearml-init on {nodes}").As(fix.Or)}, "clearml.backend_api.session.defs.MissingConfigError"},
@@ -150,11 +149,6 @@ func tokenOf(machine *facts.Node, variable string) string {
 
 // isOffline reports whether the ranks' environment keeps a library from using its service.
 func isOffline(env launch.Env, variable string) bool {
-	switch variable {
-	case "WANDB_API_KEY":
-		return slices.Contains([]string{"offline", "disabled", "dryrun"}, env.Get("WANDB_MODE").Value) || env.Get("WANDB_DISABLED").Value != ""
-	case "HF_TOKEN":
-		return env.Get("HF_HUB_OFFLINE").Value == "1"
-	}
-	return false
+	isOff := slices.Contains([]string{"offline", "disabled", "dryrun"}, env.Get("WANDB_MODE").Value) || env.Get("WANDB_DISABLED").Value != ""
+	return variable == "WANDB_API_KEY" && isOff
 }

@@ -135,7 +135,7 @@ func TestWrites(t *testing.T) {
 func TestTokens(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{
-		".netrc": "machine api.wandb.ai login user password 0123", ".cache/huggingface/token": "0123", ".comet.config": "", ".aws/credentials": "[default]",
+		".netrc": "machine api.wandb.ai login user password 0123", ".comet.config": "", ".aws/credentials": "[default]",
 	} {
 		path := filepath.Join(home, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
@@ -146,18 +146,12 @@ func TestTokens(t *testing.T) {
 	for _, s := range services {
 		t.Setenv(s.variable, "")
 	}
-	t.Setenv("HF_HOME", "")
-	t.Setenv("HUGGING_FACE_HUB_TOKEN", "")
 	t.Setenv("OPENAI_API_KEY", "secret")
 	want := []facts.Token{
-		{Variable: "WANDB_API_KEY", From: home + "/.netrc"}, {Variable: "HF_TOKEN", From: home + "/.cache/huggingface/token"},
+		{Variable: "WANDB_API_KEY", From: home + "/.netrc"},
 		{Variable: "AWS_SECRET_ACCESS_KEY", From: home + "/.aws/credentials"}, {Variable: "OPENAI_API_KEY", From: "environment"},
 	}
 	if got := tokens(machine.Options{}, home); !slices.Equal(got, want) {
 		t.Errorf("tokens %v, want %v", got, want)
-	}
-	t.Setenv("HF_HOME", home+"/elsewhere")
-	if got := tokens(machine.Options{}, home); slices.ContainsFunc(got, func(f facts.Token) bool { return f.Variable == "HF_TOKEN" }) {
-		t.Errorf("with another HF_HOME: %v", got)
 	}
 }

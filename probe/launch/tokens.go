@@ -15,16 +15,15 @@ import (
 // service's library reads one of the files, which are relative to the home directory. In a file with
 // the tokens of many services, the entry begins with the text after the colon.
 //
-// Source: wandb 0.21, sdk/lib/wbauth and apikey.py; huggingface_hub 0.36, constants.py; comet_ml,
+// Source: wandb 0.21, sdk/lib/wbauth and apikey.py; comet_ml,
 // config.py; boto3, guide/credentials; google-auth, _cloud_sdk.py; clearml, config/defs.py; kaggle,
 // api/kaggle_api_extended.py.
 var services = []struct {
-	variable, same string // same is another name of the variable
-	files          []string
-	entry          string // text that the file must contain, "" for any text
+	variable string
+	files    []string
+	entry    string // text that the file must contain, "" for any text
 }{
 	{variable: "WANDB_API_KEY", files: []string{".netrc", "_netrc"}, entry: "wandb"},
-	{variable: "HF_TOKEN", same: "HUGGING_FACE_HUB_TOKEN", files: []string{".cache/huggingface/token"}},
 	{variable: "COMET_API_KEY", files: []string{".comet.config"}},
 	{variable: "AWS_SECRET_ACCESS_KEY", files: []string{".aws/credentials", ".aws/config"}},
 	{variable: "GOOGLE_APPLICATION_CREDENTIALS", files: []string{".config/gcloud/application_default_credentials.json"}},
@@ -41,18 +40,12 @@ const tokenSize = 64 << 10
 // tokens returns which of the services' tokens this session has. It returns no values.
 func tokens(o machine.Options, home string) (found []facts.Token) {
 	for _, s := range services {
-		if o.Getenv(s.variable) != "" || s.same != "" && o.Getenv(s.same) != "" {
+		if o.Getenv(s.variable) != "" {
 			found = append(found, facts.Token{Variable: s.variable, From: "environment"})
 			continue
 		}
-		files := s.files
-		if dir := o.Getenv("HF_HOME"); s.variable == "HF_TOKEN" && dir != "" {
-			files = []string{filepath.Join(dir, "token")}
-		}
-		for _, file := range files {
-			if !filepath.IsAbs(file) {
-				file = filepath.Join(cmp.Or(o.Getenv("HOME"), home), file)
-			}
+		for _, file := range s.files {
+			file = filepath.Join(cmp.Or(o.Getenv("HOME"), home), file)
 			text, err := readOrdinary(o.At(file), tokenSize)
 			if err == nil && len(bytes.TrimSpace(text)) > 0 && bytes.Contains(text, []byte(s.entry)) {
 				found = append(found, facts.Token{Variable: s.variable, From: file})
