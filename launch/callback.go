@@ -117,7 +117,9 @@ func (p Prediction) LacksMPINetwork(head, node *facts.Node) (setting facts.Setti
 		return facts.Setting{}, false
 	}
 	setting = inMPIFiles(node, name)
-	return setting, setting.Value != "" && addressesIn(node.Net, setting.Value, "") == nil
+	isName := func(entry string) bool { return strings.Trim(entry, "0123456789./: ") != "" }
+	namesOne := slices.ContainsFunc(strings.Split(setting.Value, ","), isName) // Open MPI drops a network that it does not find, and then uses every interface
+	return setting, namesOne && addressesIn(node.Net, setting.Value, "") == nil
 }
 
 // variable returns the first of these variables that is set, "" if none is.

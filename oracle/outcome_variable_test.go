@@ -33,7 +33,7 @@ var variableFaults = []planted{
 	{name: "variable-of-one", steps: sh("w1", "echo export DATA_ROOT=/data >>/root/.bashrc"), files: importing("import os\nroot = os.environ['DATA_ROOT']\n"), dies: "pdsh"},
 	{name: "stale-rank-of-mpi", steps: inBashrc("export RANK=7 WORLD_SIZE=9 LOCAL_RANK=0 MASTER_ADDR=10.77.250.1 MASTER_PORT=1"), trains: "pdsh mpich", dies: "openmpi"},
 	{name: "stale-ranks-here", env: []string{"RANK=7", "WORLD_SIZE=9", "LOCAL_RANK=3", "LOCAL_WORLD_SIZE=4", "MASTER_ADDR=10.77.250.1", "MASTER_PORT=1"}, trains: "pdsh c10d static accelerate"},
-	{name: "parameters-of-mpi", steps: sh("w2", "mkdir -p /root/.openmpi; echo oob_tcp_if_include=192.0.2.0/24 >/root/.openmpi/mca-params.conf"), dies: "openmpi"},
+	{name: "network-of-mpi", steps: sh("w2", "mkdir -p /root/.openmpi; echo oob_tcp_if_include=192.0.2.0/24 >/root/.openmpi/mca-params.conf"), trains: "openmpi"},
 	{name: "parameters-of-mpi-fit", steps: sh("nodes", "mkdir -p /root/.openmpi; echo oob_tcp_if_include=eth0,ib0 >/root/.openmpi/mca-params.conf"), trains: "openmpi"},
 	{name: "local-address-is-loopback", env: []string{"PET_LOCAL_ADDR=localhost"}, dies: "c10d", trains: "static"},
 }
