@@ -3,7 +3,7 @@
 package facts
 
 // Python describes the interpreter that the launch will use, and the packages that it would import.
-// The packages are read from their metadata; torch itself is never imported.
+// The packages are read from their metadata. Only Broken and Damaged tell about imports.
 type Python struct {
 	// Path is the path of the requested interpreter. Found is false if it does not exist.
 	Path  string `json:"path"`
@@ -28,6 +28,10 @@ type Python struct {
 	// them. Uncompared says why not all files were compared, "" if they were.
 	Damaged    []Damage `json:"damaged,omitempty" fact:"key=package"`
 	Uncompared string   `json:"uncompared,omitempty" fact:"own"`
+	// Broken lists the modules that the launch imports and that the node, asked to import them,
+	// could not. It is empty if nothing was imported, and it lacks the modules for which there was
+	// no time.
+	Broken []BrokenImport `json:"broken,omitempty" fact:"key=module"`
 	// ScriptError is the interpreter's syntax error for the script: "invalid syntax (train.py, line
 	// 3)". The interpreter parses the script and does not run it. ScriptError is "" if the script
 	// can be parsed, and if there is no script.
@@ -66,6 +70,15 @@ type Damage struct {
 	Module   string `json:"module"`
 	Import   string `json:"import,omitempty"`
 	Imported bool   `json:"imported,omitempty"`
+}
+
+// BrokenImport is a module that was found and whose import failed.
+type BrokenImport struct {
+	Module string `json:"module"`
+	Error  string `json:"error"`          // the last line of the traceback, or how the interpreter ended
+	File   string `json:"file,omitempty"` // the file that raised the error; "" if the interpreter crashed
+	// Because is a variable and its value, "LD_PRELOAD=libx.so", if the import works without it.
+	Because string `json:"because,omitempty"`
 }
 
 // DamagedFile is a file that differs from the installer's record of it.

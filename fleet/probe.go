@@ -34,6 +34,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 		Models:      prediction.Models,
 		Ops:         job.possibleOps(),
 		Modules:     launch.Modules(job.script().Imports),
+		Imports:     prediction.Imported(job.script().Imports),
 		Exports:     map[string]string{},
 	}
 	if job.Head != nil {

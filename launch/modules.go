@@ -92,3 +92,24 @@ func Modules(scriptImports []string) []string {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
+
+// harmless lists packages whose import writes nothing. deepspeed, matplotlib, transformers and wandb
+// create directories.
+var harmless = []string{"einops", "numpy", "packaging", "pandas", "safetensors", "scipy", "sympy", "torchvision", "tqdm", "yaml"}
+
+// Imported returns the modules that the launch certainly imports and that can be imported without
+// leaving anything behind. It returns none if there is no launch command.
+func (p Prediction) Imported(scriptImports []string) (modules []string) {
+	if p.Script == "" {
+		return nil
+	}
+	if p.StartedBy().LaunchPy || p.Torchrun() || slices.Contains(scriptImports, "torch") {
+		modules = append(modules, "torch")
+	}
+	for _, name := range harmless {
+		if slices.Contains(scriptImports, name) {
+			modules = append(modules, name)
+		}
+	}
+	return modules
+}

@@ -95,9 +95,20 @@ func Exporting(prediction launch.Prediction, name, value string) launch.Predicti
 // TorchLacksSpace returns the loader's message if it cannot map torch's libraries and a limit on
 // address space is the reason, otherwise "".
 func TorchLacksSpace(node *facts.Node) string {
-	if node.Limits == nil || node.Limits.AddressSpace == nil || node.Python == nil || node.Python.Torch == nil ||
-		!strings.Contains(node.Python.Torch.Unloadable, "failed to map segment") {
+	if node.Limits == nil || node.Limits.AddressSpace == nil || node.Python == nil {
 		return ""
 	}
-	return node.Python.Torch.Unloadable
+	var told []string
+	if node.Python.Torch != nil {
+		told = append(told, node.Python.Torch.Unloadable)
+	}
+	for _, b := range node.Python.Broken {
+		told = append(told, strings.TrimPrefix(b.Error, "ImportError: "))
+	}
+	for _, message := range told {
+		if strings.Contains(message, "failed to map segment") {
+			return message
+		}
+	}
+	return ""
 }

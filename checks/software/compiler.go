@@ -48,6 +48,13 @@ func lacksCompiler(view checks.View, node *facts.Node, compiles string) (finding
 		add("no C++ compiler found for torch.compile", "torch._inductor.exc.InductorError: InvalidCxxCompiler: No working C++ compiler found",
 			fix.Install(fix.On, remedy.SystemOf(node), "build-essential", "gcc-c++")...)
 	}
+	if place := inductorCache(view, node); place != nil && place.NoExec {
+		add("torch.compile cannot load its code from "+place.Path+", mounted noexec",
+			"torch._inductor.exc.InductorError: OSError: "+place.Path+"/….so: failed to map segment from shared object",
+			fix.On("findmnt -T %s", fix.Path(place.Path)).As(fix.Look), ranks.ExportLine(view.Launch, "TORCHINDUCTOR_CACHE_DIR", "/var/tmp/torchinductor"))
+		last := &findings[len(findings)-1]
+		last.Got, last.Want = place.FSType+" on "+place.Source+", noexec", "a file system without noexec, or another directory in TORCHINDUCTOR_CACHE_DIR"
+	}
 	if len(view.Launch.Ops()) > 0 {
 		return findings // the check of these ops tells about the headers
 	}
@@ -57,6 +64,26 @@ func lacksCompiler(view checks.View, node *facts.Node, compiles string) (finding
 			fix.Install(fix.On, remedy.SystemOf(node), "python3-dev", "python3-devel")...)
 	}
 	return findings
+}
+
+// inductorCache returns the place that contains Inductor's directory, or nil if it is unknown. By
+// default that is the temporary directory.
+//
+// Source: torch/_inductor/runtime/cache_dir_utils.py, 2.15.0.
+func inductorCache(view checks.View, node *facts.Node) (cache *facts.Place) {
+	if node.Disk == nil {
+		return nil
+	}
+	for i := range node.Disk.Places {
+		place := &node.Disk.Places[i]
+		if place.Role == "inductor-cache" || place.Role == "tmp" && cache == nil {
+			cache = place
+		}
+	}
+	if cache == nil || ranks.Moved(view, node, cache) || cache.Role == "tmp" && ranks.Env(view, node).Get("TORCHINDUCTOR_CACHE_DIR").Value != "" {
+		return nil
+	}
+	return cache
 }
 
 // headersUnknown returns a finding for a node whose interpreter did not say where its headers must

@@ -258,7 +258,7 @@ func (t opTools) compiler() (findings []checks.Finding) {
 		}
 		findings = append(findings, f)
 	}
-	if findings = append(findings, headersUnknown(t.node)...); !t.PythonH && t.Include != "" {
+	if findings = append(findings, headersUnknown(t.node)...); !t.PythonH && t.Include != "" && (t.node.Python == nil || t.node.Python.Problem == "") {
 		findings = append(findings, t.unlessBuilt(t.lacks("Python's headers are not installed", "fatal error: Python.h: No such file or directory", fix.Install(fix.On, remedy.SystemOf(t.node), "python3-dev", "python3-devel")...)))
 	}
 	if slices.Contains(t.ops, "async_io") && !t.LibAIO {

@@ -80,7 +80,7 @@ func judgePackages(view checks.View) []checks.Finding {
 			findings = append(findings, f)
 		}
 	}
-	findings = slices.Concat(findings, damagedImports(view, nodes), lacksMPI4Py(view, nodes))
+	findings = slices.Concat(findings, damagedImports(view, nodes), brokenImports(view, nodes, false), lacksMPI4Py(view, nodes))
 	for _, node := range nodes {
 		if slices.Contains(view.Launch.Imports, "accelerate") {
 			findings = append(findings, lacksRequirements(view, node, "accelerate")...)

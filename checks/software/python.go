@@ -49,7 +49,7 @@ func judgePython(view checks.View) []checks.Finding {
 				Remedy:   append([]fix.Command{look.As(fix.Look)}, copyFix(ranks.Answering(view), func(*facts.Node) bool { return true })...),
 			})
 		case python.Problem != "":
-			findings = append(findings, checks.Finding{
+			f := checks.Finding{
 				Nodes:    []string{node.Name},
 				Summary:  python.Path + " exists but does not work",
 				Got:      python.Problem,
@@ -60,7 +60,12 @@ func judgePython(view checks.View) []checks.Finding {
 					fix.On("%s -V", fix.Path(python.Path)).As(fix.Look),
 					fix.Note("install the interpreter on {nodes} again"),
 				},
-			})
+			}
+			if setting, _, isSet := strings.Cut(python.Problem, ": "); isSet && strings.HasPrefix(setting, "PYTHONHOME=") {
+				f.Summary, f.Want = "PYTHONHOME names a directory without "+python.Path+"'s library", "PYTHONHOME is not set"
+				f.Remedy = append(ranks.TakeOut(view, facts.Setting{Name: "PYTHONHOME"}), fix.Note("remove the line that sets PYTHONHOME"))
+			}
+			findings = append(findings, f)
 		}
 	}
 	if !found && view.Launch.Interpreter == "" {

@@ -31,27 +31,9 @@ func judgeTorch(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(nodes, hasTorch) {
 		return nowhere(view, "torch")
 	}
-	findings := slices.Concat(damaged(view, nodes, "torch"), unloadable(nodes), unlikeTorch(view, nodes), uncompared(nodes))
+	findings := slices.Concat(damaged(view, nodes, "torch"), brokenImports(view, nodes, true), unlikeTorch(view, nodes), uncompared(nodes))
 	for _, node := range nodes {
 		findings = append(findings, lacksRequirements(view, node, "torch")...)
-	}
-	return findings
-}
-
-// unloadable returns a finding for each node that has torch but cannot load its libraries.
-func unloadable(nodes []*facts.Node) (findings []checks.Finding) {
-	for _, node := range nodes {
-		isDamaged := damageOf(node, "torch").Import != ""                                                                          // a missing library is reported as that
-		if torch := node.Python.Torch; torch != nil && torch.Unloadable != "" && !isDamaged && ranks.TorchLacksSpace(node) == "" { // process-limit reports that
-			findings = append(findings, checks.Finding{
-				Nodes: []string{node.Name}, Summary: "torch is installed but cannot be loaded", Got: torch.Unloadable, WouldSee: "ImportError: " + torch.Unloadable,
-				Remedy: []fix.Command{
-					fix.On("%s -c 'import torch'", fix.Path(node.Python.Path)).As(fix.Look),
-					fix.On("env | grep ^LD_; ulimit -v").As(fix.Look),
-					fix.Note("restore the missing library, or correct LD_LIBRARY_PATH or ulimit -v on {nodes}"),
-				},
-			})
-		}
 	}
 	return findings
 }

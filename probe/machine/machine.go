@@ -53,6 +53,7 @@ type Options struct {
 	// node. It is empty if no login shell gets the exports.
 	TriedExports []string          `json:"tried_exports,omitempty"`
 	Modules      []string          `json:"modules,omitempty"`
+	Imports      []string          `json:"imports,omitempty"` // modules that the launch imports and that the nodes import to see whether they can
 	WorkDir      string            `json:"workdir,omitempty"` // directory in which the launch runs
 	Peers        map[string]string `json:"-"`                 // hostfile name → IP address; the probe reports the route to each address
 	Deadline     time.Duration     `json:"-"`                 // time limit for all sections together; 0 stands for DefaultDeadline
@@ -109,7 +110,8 @@ func passwdEntry(o Options, uid int) Account {
 // cd to that directory fails, DeepSpeed continues where this session started, and LaunchDirectory
 // returns that place.
 func LaunchDirectory(workDir string) (string, error) {
-	if info, err := os.Stat(workDir); err == nil && info.IsDir() {
+	// The dot needs the permission to enter the directory, as a program that starts there does.
+	if _, err := os.Stat(workDir + "/."); workDir != "" && err == nil {
 		return filepath.Abs(workDir)
 	}
 	dir, err := os.Getwd()

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
@@ -28,9 +27,6 @@ const (
 	// compareLimit is the time limit for the comparison of the files, which may be on a slow
 	// network file system.
 	compareLimit = 2 * time.Second
-	// importLimit is the time limit for all imports of damaged packages together. An import takes 2 s
-	// on an idle machine.
-	importLimit = 6 * time.Second
 	// mostDamaged limits how many files are reported for each package.
 	mostDamaged = 3
 	// recordLimit is the largest RECORD that is read, in bytes. That of torch 2.15 has 1.3 MB.
@@ -62,12 +58,10 @@ func (s site) needs(name string, modules []string) string {
 }
 
 // damage compares the files of the packages that the launch imports with the sizes that pip
-// recorded when it installed them. If a package is not whole, damage imports the module that needs
-// it, because only that shows whether the launch can do without these files. unfinished says why
-// not all files were compared.
+// recorded when it installed them. unfinished says why not all files were compared.
 //
 // Packages of conda and of distributions have no record, or one of files that were changed later.
-func damage(ctx context.Context, o machine.Options, s site, interpreter, dir string) (damaged []facts.Damage, unfinished string) {
+func damage(ctx context.Context, o machine.Options, s site) (damaged []facts.Damage, unfinished string) {
 	limited, cancel := context.WithTimeoutCause(ctx, compareLimit, fmt.Errorf("their files did not answer within %s", compareLimit))
 	defer cancel()
 	damaged, err := machine.Within(limited, func() (damaged []facts.Damage, err error) {
@@ -83,16 +77,6 @@ func damage(ctx context.Context, o machine.Options, s site, interpreter, dir str
 	})
 	if err != nil {
 		unfinished = err.Error()
-	}
-	trying, stop := context.WithTimeout(ctx, importLimit)
-	defer stop()
-	for i := range damaged {
-		d := &damaged[i]
-		if done := slices.IndexFunc(damaged[:i], func(other facts.Damage) bool { return other.Module == d.Module }); done >= 0 {
-			d.Import, d.Imported = damaged[done].Import, damaged[done].Imported
-			continue
-		}
-		d.Import, d.Imported = tryImport(trying, interpreter, d.Module, dir)
 	}
 	return damaged, unfinished
 }
@@ -187,32 +171,4 @@ func compareFile(dir, name string, recorded int64) (file facts.DamagedFile, isWr
 	}
 	file.Size = info.Size()
 	return file, file.Size < recorded && (!strings.HasSuffix(name, ".py") || file.Size%unitOfCopy == 0)
-}
-
-// importCode imports a module without leaving a core file if that crashes.
-const importCode = `import resource, sys
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-__import__(sys.argv[1])
-sys.stdout.write("preflight imported\n")
-sys.stdout.flush()
-sys.modules["os"]._exit(0)
-`
-
-// tryImport imports a module as the launch will. It returns the error of the import, or that it
-// worked. It returns neither if there was not enough time.
-func tryImport(ctx context.Context, interpreter, module, dir string) (failed string, worked bool) {
-	return tryImportIn(ctx, nil, interpreter, module, dir)
-}
-
-func tryImportIn(ctx context.Context, env []string, interpreter, module, dir string) (failed string, worked bool) {
-	stdout, stderr, err := hostsys.Child{Path: interpreter, Args: []string{"-B", "-c", importCode, module}, Dir: dir, Env: env}.Run(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return "", false
-	case strings.Contains(stdout, "preflight imported"):
-		return "", true
-	case err == nil:
-		err = errors.New("the import ended the interpreter")
-	}
-	return machine.Clipped(hostsys.Complaint(stderr, err)), false
 }

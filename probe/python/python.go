@@ -3,7 +3,7 @@
 // Package python reads facts about what the ranks will import. It starts the launch's interpreter
 // once, asks it for its search path, and reads the rest from files. These facts are about the
 // packages, torch, the NCCL that torch will load, and the programs that compile DeepSpeed's ops.
-// The package imports none of them.
+// It imports torch, and packages that write nothing, only if the launch will import them.
 package python
 
 import (
@@ -116,7 +116,10 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	}
 	// The flag -B is set because a probe must not leave .pyc files behind. The flags -I, -S and -E
 	// are not set, because each would hide something that the launch will see.
-	searched := strings.Join([]string{machine.ScriptDirectory(o), o.Getenv("PYTHONPATH")}, ":")
+	searched := o.Getenv("PYTHONPATH")
+	if o.Getenv("PYTHONSAFEPATH") == "" {
+		searched = machine.ScriptDirectory(o) + ":" + searched
+	}
 	interpreter := hostsys.Child{Path: python.Path, Args: append([]string{"-B", "-c", askPython, strings.Join(o.Modules, " "), searched}, scripts(o)...), Dir: dir}
 	interpreter.Env = pythonEnv(os.Environ(), o.Exports)
 	stdout, stderr, err := interpreter.Run(ctx)
@@ -126,6 +129,11 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 			err = errors.New("it ran and printed nothing that was asked")
 		}
 		python.Problem = hostsys.Complaint(stderr, err)
+		if home := o.Getenv("PYTHONHOME"); home != "" {
+			_, fatal, _ := strings.Cut(stderr, "Fatal Python error: ")
+			fatal, _, _ = strings.Cut(fatal, "\n")
+			python.Problem = "PYTHONHOME=" + home + ": " + cmp.Or(fatal, python.Problem)
+		}
 		return python, nil
 	}
 
@@ -137,7 +145,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 		python.Elsewhere = elsewhere(ctx, o, python.Path, dir)
 	}
 	if python.Torch != nil && torchDir != "" {
-		python.Torch.Unloadable = cmp.Or(unloadable(ctx, python.Executable, torchDir, dir), inTheWay(ctx, python.Executable, dir))
+		python.Torch.Unloadable = unloadable(ctx, python.Executable, torchDir, dir)
 	}
 	if python.Torch != nil && python.Packages["torch"] == "" {
 		python.Packages["torch"] = python.Torch.Version // a source tree has no metadata, so the version is set here
@@ -152,8 +160,9 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 		at:       o.At,
 	})
 	python.Shadows = shadows(o, site, own, dir, python)
-	python.Damaged, python.Uncompared = damage(ctx, o, site, python.Executable, dir)
+	python.Damaged, python.Uncompared = damage(ctx, o, site)
 	python.Protobuf = readProtobuf(site, os.Getenv("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"))
+	python.Broken = imports(ctx, o, python.Executable, dir, python.Damaged)
 	return python, ctx.Err()
 }
 

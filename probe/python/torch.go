@@ -57,38 +57,6 @@ func unloadable(ctx context.Context, interpreter, torchDir, dir string) string {
 	return machine.Refused(ctx, machine.Linked{Program: interpreter, Object: modules[0], Dir: dir, Needed: ownLibraries})
 }
 
-// shared lists libraries that torch's own libraries request and that other software brings along in
-// another release. The loader accepts such a library, and torch then lacks symbols.
-var shared = []string{"libstdc++.so.6", "libgomp.so.1", "libgcc_s.so.1", "libc10.so", "libtorch.so", "libtorch_cpu.so", "libtorch_python.so"}
-
-// inTheWay returns the error of importing torch if a library from LD_LIBRARY_PATH causes it: the
-// import works without that variable. It imports nothing if the variable leads to none of these
-// libraries.
-func inTheWay(ctx context.Context, interpreter, dir string) string {
-	var first string
-	for _, name := range shared {
-		for _, candidate := range machine.LibraryPathOrder(os.Getenv("LD_LIBRARY_PATH"), dir, name) {
-			if first == "" && machine.Exists(candidate.Path) {
-				first = candidate.Path
-			}
-		}
-	}
-	if first == "" {
-		return ""
-	}
-	ctx, cancel := context.WithTimeout(ctx, importLimit)
-	defer cancel()
-	failed, _ := tryImport(ctx, interpreter, "torch", dir)
-	if failed == "" {
-		return ""
-	}
-	without := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "LD_LIBRARY_PATH=") })
-	if _, worked := tryImportIn(ctx, without, interpreter, "torch", dir); !worked {
-		return ""
-	}
-	return failed + " (LD_LIBRARY_PATH leads to " + first + ")"
-}
-
 // assignment matches a line of torch/version.py, such as __version__ = '2.5.1+cu124' or cuda:
 // Optional[str] = '12.4'. It does not match the value None.
 var assignment = lazyregexp.New(`(?m)^(__version__|cuda|hip)\s*(?::[^=]*)?=\s*['"]([^'"]*)['"]`)
