@@ -172,8 +172,11 @@ const OwnPath = "deepspeed"
 // ByCommand is the source of a variable that is set for a command typed on every node.
 const ByCommand = "the command"
 
+// safePath is the variable with which Python does not search the directory of the script.
+const safePath = "PYTHONSAFEPATH"
+
 // setByCommand returns the variables that are set for the command on every node and that its ranks
-// inherit.
+// inherit. A safePath of this shell counts, because the ranks of this machine inherit it.
 func (r runner) setByCommand() (all []facts.Setting) {
 	if r.env == nil {
 		return nil
@@ -184,6 +187,9 @@ func (r runner) setByCommand() (all []facts.Setting) {
 			value = secret.Hidden
 		}
 		all = append(all, facts.Setting{Name: name, Value: value, Source: ByCommand})
+	}
+	if value, _ := Lookup(r.env, safePath); value != "" && !slices.Contains(r.Set, safePath) {
+		all = append(all, facts.Setting{Name: safePath, Value: value, Source: "environment"})
 	}
 	return all
 }

@@ -41,6 +41,11 @@ func scriptImports(view checks.View) (findings []checks.Finding) {
 			}
 		}
 		f.Remedy = append(pip.Install(known), fix.On("%s -c 'import %s'", fix.Path(pip.Python), fix.List[fix.Module](", ", modules)).As(fix.Look))
+		at := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == lacking.Nodes[0] })
+		if safe := ranks.Env(view, nodes[at]).Get("PYTHONSAFEPATH"); safe.Value != "" && known == nil {
+			f.Got = ranks.Origin(view, safe) + ": Python does not search the directory of the script"
+			f.Remedy = append(ranks.TakeOut(view, safe), f.Remedy...)
+		}
 		if typedWithPythonPath(view) {
 			f.Verdict = checks.Warn
 			f.WouldSee += ", unless PYTHONPATH is set where you type the command, as in this shell"

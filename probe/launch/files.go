@@ -185,7 +185,11 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 	switch {
 	case named.Role == facts.RoleScript && file.Size <= scriptSize:
 		if text, err := readOrdinary(path, scriptSize); err == nil {
-			file.Imports, file.Needs = imports(string(text), isIn(o.At(machine.ScriptDirectory(o))))
+			local := isIn(o.At(machine.ScriptDirectory(o)))
+			if o.Getenv("PYTHONSAFEPATH") != "" { // then Python may not search that directory
+				local = func(string) bool { return false }
+			}
+			file.Imports, file.Needs = imports(string(text), local)
 			file.Unset = unset(string(text), o.LookupEnv)
 			file.Workers = workers(string(text))
 			file.Saves = saves.Match(text)

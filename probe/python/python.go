@@ -31,7 +31,8 @@ import (
 // NUL bytes, such as .pyc and .zip, can be run but are not compiled. Modules are searched and not
 // imported.
 //
-// The directories among the arguments are searched last, because it does not matter where a module
+// With PYTHONSAFEPATH the first directory, the script's own, is not searched. The directories among
+// the arguments are searched last, because it does not matter where a module
 // is found, and most modules are Python's own. The code lists directories itself. Python's finder
 // would read each directory again for each module, at twice the cost. So the code asks the finders
 // only for modules that are in no directory. The interpreter exits without cleaning up, which saves
@@ -65,7 +66,10 @@ try:
 except Exception:
     pass
 try:
-    sys.path = sys.path[1:] + sys.path[:1] + [path for path in sys.argv[2].split(":") if path]
+    searched = sys.argv[2].split(":")
+    if getattr(sys.flags, "safe_path", False):
+        searched = searched[1:]
+    sys.path = sys.path[1:] + sys.path[:1] + [path for path in searched if path]
     if sys.version_info >= (3, 4):
         os = sys.modules["os"]
         tails = [".py", ".pyc"] + _imp.extension_suffixes()
@@ -116,10 +120,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 	}
 	// The flag -B is set because a probe must not leave .pyc files behind. The flags -I, -S and -E
 	// are not set, because each would hide something that the launch will see.
-	searched := o.Getenv("PYTHONPATH")
-	if o.Getenv("PYTHONSAFEPATH") == "" {
-		searched = machine.ScriptDirectory(o) + ":" + searched
-	}
+	searched := strings.Join([]string{machine.ScriptDirectory(o), o.Getenv("PYTHONPATH")}, ":")
 	interpreter := hostsys.Child{Path: python.Path, Args: append([]string{"-B", "-c", askPython, strings.Join(o.Modules, " "), searched}, scripts(o)...), Dir: dir}
 	interpreter.Env = pythonEnv(os.Environ(), o.Exports)
 	stdout, stderr, err := interpreter.Run(ctx)

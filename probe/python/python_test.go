@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -336,5 +337,17 @@ raise SystemExit("a module was imported")
 	}
 	if got.ScriptError != "" || got.Problem != "" {
 		t.Errorf("%+v", got)
+	}
+	if beforeSafePath(got.Version) {
+		return
+	}
+	safe, err := CollectPython(t.Context(), machine.Options{
+		Interpreter: interpreter, WorkDir: t.TempDir(),
+		Files:   []facts.LaunchFile{{Path: filepath.Join(root, "job/train.py"), Role: facts.RoleScript}},
+		Exports: map[string]string{"PYTHONSAFEPATH": "1"},
+		Modules: []string{"helpers", "json"},
+	})
+	if err != nil || !slices.Equal(safe.Unfound, []string{"helpers"}) {
+		t.Errorf("with PYTHONSAFEPATH: %v, %+v", err, safe)
 	}
 }
