@@ -146,7 +146,10 @@ func unlikeOpenSSH(view checks.View, node *facts.Node) []checks.Finding {
 	asked := func(answer facts.RehearsalNode) bool {
 		return answer.Node == node.Name && len(answer.Ranks)+len(answer.Errors) > 0
 	}
-	tried := view.Head.Rehearsal // pdsh has called ssh, and launcher-ready reports what came of it
+	var tried *facts.Rehearsal // pdsh has called ssh, and launcher-ready reports what came of it
+	if view.Head != nil {
+		tried = view.Head.Rehearsal
+	}
 	if len(node.SSH.OpenSSH) == 0 || view.Launch.WithoutSSH(node.Name) != "" || tried != nil && slices.ContainsFunc(tried.Nodes, asked) {
 		return nil
 	}
