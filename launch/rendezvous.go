@@ -136,8 +136,12 @@ func (p Prediction) AddressCommand() string {
 	return ""
 }
 
-// typed returns the result of a command on a node, nil if it is not known.
+// addressAnswer returns the result of a command on a node, nil if it is not known. The agent in a
+// container does not know it, because DeepSpeed's ssh leads to the node itself.
 func addressAnswer(node *facts.Node, command string) *facts.AddressAnswer {
+	if node != nil && node.SSH != nil && node.SSH.Inside != nil {
+		return nil
+	}
 	if node == nil || node.Names == nil || node.Names.AddressAnswer == nil || node.Names.AddressAnswer.Command != command || node.Names.AddressAnswer.Unanswered {
 		return nil
 	}

@@ -93,6 +93,10 @@ func TestAddressCommand(t *testing.T) {
 		if refused, _ := c.p.AddressRefused(first); refused != c.refused {
 			t.Errorf("%s: AddressRefused() = %q, want %q", c.name, refused, c.refused)
 		}
+		first.SSH = &facts.SSH{Inside: []string{"docker", "exec", "-i", "train"}}
+		if refused, _ := c.p.AddressRefused(first); refused != "" {
+			t.Errorf("%s: AddressRefused() in a container = %q", c.name, refused)
+		}
 	}
 }
 
