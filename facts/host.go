@@ -30,7 +30,7 @@ type Host struct {
 	Shell string `json:"shell"` // login shell from passwd, "" if not found
 	// Tools lists which of these programs are installed: firewall-cmd, iptables, nft, rsync and
 	// ufw. It is nil if that is unknown.
-	Tools []string `json:"tools" fact:"volatile"`
+	Tools []string `json:"tools" fact:"own"`
 	// Firewalls lists which of firewalld and ufw are active. It is nil if that is unknown, as in a
 	// container.
 	Firewalls []string `json:"firewalls" fact:"volatile"`

@@ -211,6 +211,7 @@ func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding)
 
 var SHMWritable = checks.Check{
 	ID:       "shm-writable",
+	Volatile: true,
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionSHM},
 	Run: checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {

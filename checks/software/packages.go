@@ -40,6 +40,7 @@ var ProtobufSame = checks.Check{
 
 var PackagesSame = checks.Check{
 	ID:       "packages-same",
+	Volatile: true,
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionPython},
 	Run:      judgePackages,

@@ -112,7 +112,7 @@ var Reach = onLadder(checks.Check{ID: "ssh-reach"}, nil)
 
 var HostKey = onLadder(checks.Check{ID: "ssh-host-key"}, nil)
 
-var Login = onLadder(checks.Check{ID: "ssh-login"}, unlikeOpenSSH)
+var Login = onLadder(checks.Check{ID: "ssh-login", Volatile: true}, unlikeOpenSSH)
 
 // Inside checks the command that enters the container (--in), whatever program reached the node.
 var Inside = onLadder(checks.Check{ID: enterID}, nil)
