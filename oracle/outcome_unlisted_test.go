@@ -112,7 +112,7 @@ Compression no'`), trains: "pdsh"},
 	{name: "proxychains", steps: sh("w2", `cd /root
 		printf '#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <errno.h>\n#include <arpa/inet.h>\n#include <sys/socket.h>\nint connect(int fd, const struct sockaddr *a, socklen_t n) {\n	const struct sockaddr_in *in = (const void *)a; const struct sockaddr_in6 *six = (const void *)a;\n	int (*real)(int, const struct sockaddr *, socklen_t) = dlsym(RTLD_NEXT, "connect");\n	if (a->sa_family == AF_INET && ntohl(in->sin_addr.s_addr) >> 24 != 127 || a->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr) && six->sin6_addr.s6_addr[12] != 127) { errno = ECONNREFUSED; return -1; }\n	return real(fd, a, n);\n}\n' >proxy.c
 		gcc -shared -fPIC -o libproxychains.so.4 proxy.c -ldl
-		echo 'export LD_PRELOAD=/root/libproxychains.so.4' >>/root/.bashrc`), dies: "pdsh"},
+		echo 'export LD_PRELOAD=/root/libproxychains.so.4' >>/root/.bashrc`), dies: "pdsh", differs: "a preloaded library can redirect any call, and preflight calls without it"},
 	{name: "snoopy-removed", steps: sh("nodes", `echo /usr/lib/libsnoopy.so >/etc/ld.so.preload`), trains: "pdsh c10d"},
 	{name: "old-libstdc++", steps: sh("w2", `mkdir -p /root/miniconda/lib
 		echo 'int x;' | gcc -x c -shared -fPIC -Wl,-soname,libstdc++.so.6 -o /root/miniconda/lib/libstdc++.so.6 -
@@ -150,7 +150,7 @@ time.sleep(1e6)' >/dev/null 2>&1 &
 	{name: "firewall-of-head", steps: sh("head", `iptables -A INPUT -i eth0 -p tcp --syn ! --dport 22 -j DROP`), trains: "pdsh", dies: "openmpi"},
 	{name: "mca-parameters-of-w2", steps: sh("w2", `mkdir -p /root/.openmpi; echo 'oob_tcp_if_include = ib0' >/root/.openmpi/mca-params.conf`), dies: "openmpi"},
 	{name: "accelerate-config-of-later", steps: sh("w2", `mkdir -p /root/.cache/huggingface/accelerate
-		printf 'compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 2\nscheduler_config: {}\n' >/root/.cache/huggingface/accelerate/default_config.yaml`), dies: "accelerate"},
+		printf 'compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 2\nscheduler_config: {}\n' >/root/.cache/huggingface/accelerate/default_config.yaml`), dies: "accelerate", differs: "preflight reads accelerate's default configuration on the launching machine only"},
 
 	// More of each kind.
 	{name: "login-waits-for-resolver", steps: sh("w2", sshdOptionsFirst+`
