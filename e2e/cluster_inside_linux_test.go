@@ -61,7 +61,7 @@ func TestInside(t *testing.T) {
 		{"no engine", nil, []string{"--in", "nerdctl exec -i train", "--only", "container-enter"}, []string{"fail container-enter [w1 w2 w3 w4]"}, "echo $PATH", 1},
 		{"-i forgotten", nil, []string{"--in", strings.Replace(in, "-i ", "", 1), "--only", "container-enter"}, []string{"fail container-enter [w1 w2 w3 w4]"}, "podman exec -i train", 1},
 		{"-t given", nil, []string{"--in", strings.Replace(in, "-i ", "-it ", 1), "--only", "container-enter"}, []string{"fail container-enter [w1 w2 w3 w4]"}, "without -t", 1},
-		{"nothing to write to", map[string]plant{"w2": container("frozen-", "--read-only", "--read-only-tmpfs=false")}, []string{"--in", "podman exec -i frozen-{node}", "--include", "w2", "--force_multi", "--only", "container-enter,agent-start"}, []string{"fail agent-start [w2]"}, "podman run --tmpfs /tmp:exec", 1},
+		{"nothing to write to", map[string]plant{"w2": container("frozen-", "--read-only", "--read-only-tmpfs=false")}, []string{"--in", "podman exec -i frozen-{node}", "--include", "w2", "--force_multi", "--only", "container-enter,agent-start"}, []string{"unknown agent-start [w2]"}, "podman run --tmpfs /tmp:exec", 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for name, plant := range test.plant {

@@ -169,14 +169,25 @@ func (m *meshCalls) culprit(call proof.Attempt) *culprit {
 
 // blame makes a rule the cause of a finding, if one explains every failed call of a suspect.
 func (m *meshCalls) blame(s proof.Suspect, f *checks.Finding) {
-	var nodes []string
+	var nodes, ends []string
 	for i, call := range s.Failed {
 		found := m.culprit(call)
 		if found == nil {
 			return
 		}
-		if nodes = append(nodes, found.node.Name); i == len(s.Failed)-1 {
-			found.explain(f, m.ports(calleesOf(s.Failed)), m.networks())
+		nodes = append(nodes, found.node.Name)
+		if found.node.Name == m.nodes[call.To].Name {
+			ends = append(ends, " from "+m.nodes[call.From].Name)
+		} else {
+			ends = append(ends, " to "+m.nodes[call.To].Name)
+		}
+		if i == len(s.Failed)-1 {
+			ports := m.ports(calleesOf(s.Failed))
+			slices.Sort(ends)
+			if one := slices.Compact(ends); len(one) == 1 && len(m.nodes) > 2 {
+				ports += one[0]
+			}
+			found.explain(f, ports, m.networks())
 			slices.Sort(nodes)
 			f.Nodes = slices.Compact(nodes)
 		}
