@@ -62,7 +62,7 @@ var Sections = []Section{
 		linux(host.CollectDisk, func(f *facts.Facts) **facts.Disk { return &f.Disk })},
 	{facts.SectionEnv, Nodes | Head, 2 * time.Second, "a hung home directory",
 		anywhere(launch.CollectEnv, func(f *facts.Facts) **facts.Env { return &f.Env })},
-	{facts.SectionPython, Nodes, 14 * time.Second, "packages on a hung or slow mount",
+	{facts.SectionPython, Nodes, 20 * time.Second, "packages on a hung or slow mount",
 		linux(python.CollectPython, func(f *facts.Facts) **facts.Python { return &f.Python })},
 	{facts.SectionIB, Nodes, 3 * time.Second, "an adapter that does not answer",
 		linux(network.CollectIB, func(f *facts.Facts) **facts.IB { return &f.IB })},

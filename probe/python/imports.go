@@ -15,9 +15,9 @@ import (
 	"preflight/probe/machine"
 )
 
-// importLimit is the time limit for all imports together. An import of torch takes 2 s on an idle
-// machine.
-const importLimit = 8 * time.Second
+// afterImports is the time that remains for the rest of the section when the imports are stopped. An
+// import of torch takes 2 s on an idle machine, and much longer on a busy one.
+const afterImports = 2 * time.Second
 
 // importCode imports modules as a rank would, one after another. It leaves no core file if one of
 // them crashes. The directory of the launch is not searched: a module there that hides an installed
@@ -72,7 +72,7 @@ func imports(ctx context.Context, o machine.Options, interpreter, dir string, da
 	if len(modules) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, importLimit)
+	ctx, cancel := machine.Ahead(ctx, afterImports)
 	defer cancel()
 	env := os.Environ()
 	for name, value := range o.Exports {

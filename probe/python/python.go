@@ -55,6 +55,14 @@ try:
             text = f.read()
         if b"\0" not in text:
             compile(text, script, "exec", 0, 1)
+            try:
+                text.decode("utf-8")
+            except UnicodeDecodeError: # compile accepts this in comments, and python does not
+                import tokenize
+                try:
+                    tokenize.open(script).read()
+                except (SyntaxError, UnicodeDecodeError):
+                    say("refuses", "Non-UTF-8 code, but no encoding declared (%s)" % script.rsplit("/", 1)[-1])
 except SyntaxError:
     error = sys.exc_info()[1]
     say("refuses", "%s (%s, line %s)" % (error.msg, script.rsplit("/", 1)[-1], error.lineno))

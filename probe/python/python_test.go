@@ -178,12 +178,16 @@ func TestScriptError(t *testing.T) {
 		"archive.py": "",
 		"run.sh":     "",
 		"none.py":    "",
+		"latin.py":   "Non-UTF-8 code, but no encoding declared (latin.py)",
+		"named.py":   "",
 	} {
 		o := probetest.Write(t, machine.Options{}, map[string]string{
 			"/srv/good.py":    "import sys\nsys.exit(3)\n",
 			"/srv/cut.py":     "import sys; print('here')\ndef :\n",
 			"/srv/archive.py": "PK\x03\x04\x00",
 			"/srv/run.sh":     "exec (\n",
+			"/srv/latin.py":   "import sys\n\n# caf\xe9\n",
+			"/srv/named.py":   "# coding: latin-1\n# caf\xe9\n",
 		})
 		o.Interpreter, o.Files = "/usr/bin/python3", []facts.LaunchFile{{Path: "/srv/" + name, Role: facts.RoleScript}}
 		got, err := CollectPython(t.Context(), o)

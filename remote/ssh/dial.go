@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -258,7 +259,12 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 			break
 		}
 	}
-	if short := remote.Short(remote.StageConnect, errs[len(errs)-1]); short != nil {
+	last := errs[len(errs)-1]
+	if a.target.bindAddress != "" && errors.Is(last, syscall.EADDRNOTAVAIL) {
+		return nil, &remote.Error{Stage: remote.StageConnect, Cause: remote.Unexpected,
+			Err: fmt.Errorf("BindAddress %s in the configuration of ssh is no address of the launching machine", a.target.bindAddress)}
+	}
+	if short := remote.Short(remote.StageConnect, last); short != nil {
 		return nil, short
 	}
 	detail := map[string]string{
