@@ -26,6 +26,12 @@ sed -E 's/^(w[0-9])([ ,])/\1,\1.cluster.example\2/' /root/.ssh/known_hosts >/tmp
 	{name: "IPv6 addresses as well", hostfile: "w1 slots=8\nw2 slots=8\nw3 slots=8\n",
 		script: `ip -6 address add "fd00:77::$(hostname -I | cut -d' ' -f1 | cut -d. -f4)/64" dev eth0 nodad`},
 	{name: "words on stderr at login", hostfile: "w1 slots=8\nw2 slots=8\nw3 slots=8\n", script: `echo 'echo stty: not a terminal >&2' >>/root/.bashrc`},
+	{name: "one more network", hostfile: "w1 slots=8\nw2 slots=8\nw3 slots=8\n",
+		script: `ip link add storage0 type bridge && ip address add "192.168.40.$(hostname -I | cut -d' ' -f1 | cut -d. -f4)/24" dev storage0 && ip link set storage0 up`},
+	{name: "names of ssh's configuration, through a jump host", hostfile: "n2 slots=8\nn3 slots=8\n",
+		script: `printf 'Host n2 n3\n\tProxyJump 10.77.1.1\nHost n2\n\tHostName 10.77.1.2\nHost n3\n\tHostName 10.77.1.3\n' >/root/.ssh/config`},
+	{name: "another port of ssh", hostfile: "w1 slots=8\nw2 slots=8\nw3 slots=8\n",
+		script: `printf 'Host w*\n\tPort 2222\n' >/root/.ssh/config; sed -E 's/^(w[0-9])[^ ]* /[\1]:2222 /' /root/.ssh/known_hosts >/tmp/ports && cat /tmp/ports >>/root/.ssh/known_hosts; [ ! -e /run/sshd/testhosts.pid ] || /usr/sbin/sshd -p 2222 -o PidFile=/run/sshd/second.pid`},
 }
 
 // TestUnusual checks that preflight has nothing to say about healthy clusters, with and without a

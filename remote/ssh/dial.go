@@ -203,6 +203,9 @@ func (a *attempt) sshConfig() *ssh.ClientConfig {
 
 // connect connects to the target: directly, through a jump host or through a command.
 func (a *attempt) connect(ctx context.Context, crossed []hop) (net.Conn, *remote.Error) {
+	if named, err := netip.ParseAddr(a.target.host); err == nil {
+		a.trace.Address = named.String() // a jump host does not look it up
+	}
 	switch {
 	case a.target.jump != nil:
 		return a.connectVia(ctx, crossed)
