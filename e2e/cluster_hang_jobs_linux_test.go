@@ -105,7 +105,7 @@ var hung = []struct {
 	{name: "torchrun on more nodes than it takes", all: jobPart{by: "c10d", port: 29400, world: 4, told: "--nnodes=1:2"},
 		crews: map[int]jobPart{3: {}, 4: gathering.as("--nnodes=1:2", "")}, code: 1,
 		want: "4 of 4 ranks have joined at w1:29400; w4: torchrun waits for a free place: the job takes 2 nodes and already has them"},
-	{name: "torchrun has started anew", all: jobPart{by: "c10d", port: 29400}, code: 2,
+	{name: "torchrun has started again", all: jobPart{by: "c10d", port: 29400}, code: 2,
 		want: "8 of 8 ranks have joined at w1:29400; w1, w2, w3 and 1 more: all ranks have met and wait in the same way, and nothing moves"},
 	{name: "torchrun without node ranks", all: jobPart{by: "torchrun", told: "--node-rank=0", lead: "gather", modes: "none"},
 		crews: map[int]jobPart{1: {by: "torchrun", told: "--node-rank=0", lead: "host", modes: "none"}}, code: 1,

@@ -34,14 +34,7 @@ while socket.gethostname() == "w2" and not os.path.exists("go"):
 // must name this rank and the line at which its Python waits. After that the rank continues, and
 // the job must train undisturbed.
 func TestHangOfLaunchers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("namespace hosts need root")
-	}
-	binary := buildPreflight(t, t.TempDir())
-	installed := runners(t)[newestDeepSpeed]
-	if installed.bin == "" {
-		t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", newestDeepSpeed)
-	}
+	binary, installed := launchedBy(t)
 	installed.patience = 4 * time.Minute // the limit may be long if no rank waits in vain
 	for _, by := range launchers {
 		t.Run(by.name, func(t *testing.T) {
@@ -149,14 +142,7 @@ time.sleep(1000)
 // something else than the others. preflight hang must never pass such a job, and must name this rank.
 // It must pass a job that moves.
 func TestHangAfterMeeting(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("namespace hosts need root")
-	}
-	binary := buildPreflight(t, t.TempDir())
-	installed := runners(t)[newestDeepSpeed]
-	if installed.bin == "" {
-		t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", newestDeepSpeed)
-	}
+	binary, installed := launchedBy(t)
 	installed.patience = 2 * time.Minute
 	static := launchers[slices.IndexFunc(launchers, func(l launcher) bool { return l.name == "static" })]
 	for _, tt := range []struct {

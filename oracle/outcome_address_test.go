@@ -22,7 +22,7 @@ var addressFaults = []planted{
 	{name: "hostname-dotted-alias", steps: sh("nodes", `own=$(hostname -I | cut -d ' ' -f 1); sed -E "s/^($own[[:space:]].*)/\1 train.cluster/" /etc/hosts >/root/hosts; cat /root/hosts >/etc/hosts`), dies: "c10d"},
 	{name: "endpoint-held-by-torchrun", steps: sh("w1", `cd "$dir"; PATH=$bin:$PATH setsid "$bin/torchrun" --nnodes 2 --nproc_per_node 1 --rdzv_backend c10d --rdzv_id oracle --rdzv_endpoint 10.77.1.1:29400 train.py --patience 900 >/dev/null 2>&1 </dev/null & for i in $(seq 600); do sleep 0.2; ss -Hltn sport = :29400 | grep -q . && break; done`), dies: "c10d"},
 	// getaddrinfo puts the address first that shares most leading bits with the node's own (RFC
-	// 6724, rule 9), wherever it stands in the file.
+	// 6724, rule 9). Its place in the file does not matter.
 	{name: "two-addresses-right-first", steps: sh("nodes", "echo 10.77.250.1 w1 >/root/hosts; "+aboveHosts), master: "w1", trains: "static"},
 	{name: "two-addresses-wrong-first", steps: sh("nodes", "echo 10.77.1.3 w1 >/root/hosts; "+aboveHosts), master: "w1", trains: "static"},
 	// torch tries the second address after two minutes, when the kernel gives up the first.

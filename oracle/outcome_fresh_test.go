@@ -48,7 +48,7 @@ var freshFaults = []planted{
 
 	// Routes, addresses and firewalls.
 	{name: "store-closed-to-root", steps: sh("w2", `iptables -A OUTPUT -p tcp --dport 29400 -m owner --uid-owner 0 -j DROP`), dies: "c10d"},
-	{name: "route-by-way-of-nobody", steps: sh("w2", `ip route add 10.77.1.1/32 via 10.77.250.250 dev eth0 onlink`), dies: "c10d"},
+	{name: "route-by-unused-address", steps: sh("w2", `ip route add 10.77.1.1/32 via 10.77.250.250 dev eth0 onlink`), dies: "c10d"},
 	{name: "rule-of-routing", steps: sh("w2", `ip rule add to 10.77.1.1 unreachable`), dies: "c10d"},
 	{name: "neighbour-fixed", steps: sh("w2", `ip neigh replace 10.77.1.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent`), dies: "c10d"},
 	{name: "hardware-address-changed", steps: sh("w2", `ip link set eth0 address 02:00:00:aa:bb:cc`), dies: "c10d"},

@@ -8,7 +8,7 @@ import "slices"
 
 // jobFaults are faults of other jobs, containers and limits of the machine.
 var jobFaults = []planted{
-	// Another job trains beside this one. Ctrl-C of this one would end it.
+	// Another job trains at the same time. Ctrl-C of this one would end it.
 	{name: "another-job", steps: sh("w1", `
 mkdir /root/other
 echo 'import time; time.sleep(600)' >/root/other/hold.py

@@ -32,14 +32,7 @@ var (
 // TestOutcome causes a fault, runs preflight for a launch, and then starts the launch. A launch
 // that fails preflight's checks must not train, and a launch that passes them must train.
 func TestOutcome(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("namespace hosts need root")
-	}
-	binary := buildPreflight(t, t.TempDir())
-	installed := runners(t)[newestDeepSpeed]
-	if installed.bin == "" {
-		t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", newestDeepSpeed)
-	}
+	binary, installed := launchedBy(t)
 	for _, p := range faults {
 		tried := strings.Fields(p.trains + " " + p.dies)
 		for _, by := range tried {
@@ -57,6 +50,20 @@ func TestOutcome(t *testing.T) {
 			})
 		}
 	}
+}
+
+// launchedBy returns a preflight and the newest DeepSpeed with its torch, for launches on hosts.
+func launchedBy(t *testing.T) (binary string, installed runner) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("namespace hosts need root")
+	}
+	binary = buildPreflight(t, t.TempDir())
+	installed = runners(t)[newestDeepSpeed]
+	if installed.bin == "" {
+		t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", newestDeepSpeed)
+	}
+	return binary, installed
 }
 
 // rehearsal is one launch with one fault, on its own cluster.

@@ -47,7 +47,7 @@ var DiskSpace = checks.Check{
 
 // otherUser returns the finding for a node on which the login user has another user ID than on the
 // nodes to which the shared home or working directory belongs. The files there then belong to
-// somebody else. It also returns that directory.
+// another user. It also returns that directory.
 func otherUser(v checks.View, node *facts.Node) (*checks.Finding, *facts.Place) {
 	if node.Host == nil || node.Host.UID == nil || *node.Host.UID == 0 {
 		return nil, nil
@@ -90,8 +90,8 @@ const (
 	// arbitrary_address; torch 2.15, multiprocessing/reductions.py, reduce_storage.
 	socketInTemporary = "/pymp-XXXXXXXX/listener-XXXXXXXX"
 	// sparesTemporary is the release since which multiprocessing replaces a temporary directory
-	// with a long path by /tmp (python/cpython 132124).
-	sparesTemporary = "3.13.4"
+	// with a long path by /tmp (python/cpython 132124, Misc/NEWS.d/3.14.0b2.rst).
+	sparesTemporary = "3.14"
 )
 
 // longForSockets returns the finding for a temporary directory whose path is too long for sockets.

@@ -103,8 +103,8 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	case meetsHere(view):
 		f.Verdict = checks.Warn
 		f.WouldSee = "training on the launching machine, while the host of the hostfile is idle"
-	// The ssh checks report an unreached host. Without a launch command, nobody said that deepspeed
-	// starts this job, and from here.
+	// The ssh checks report an unreached host. Without a launch command, it is
+	// not known that deepspeed starts this job, nor that it does so here.
 	case !host.Reached, view.Launch.Script == "":
 		f.Verdict = checks.Warn
 	case !here || !there:

@@ -18,16 +18,16 @@ import (
 // module. A module that fails for the same reason as the one before is left out.
 func brokenImports(view checks.View, nodes []*facts.Node, ofTorch bool) (findings []checks.Finding) {
 	for _, node := range nodes {
-		var told []string
+		var reported []string
 		broken := node.Python.Broken
 		if torch := node.Python.Torch; torch != nil && torch.Unloadable != "" { // without a launch only the loader is asked
 			broken = append(slices.Clone(broken), facts.BrokenImport{Module: "torch", Error: "ImportError: " + torch.Unloadable})
 		}
 		for _, b := range broken {
 			name := packageOf(node, b.File)
-			isTold := b.File != "" && slices.Contains(told, b.File) || slices.Contains(told, b.Error) || slices.Contains(told, b.Module)
-			told = append(told, b.File, b.Error, b.Module)
-			if (b.Module == "torch") == ofTorch && !isTold && !toldElsewhere(node, b, name) {
+			isReported := b.File != "" && slices.Contains(reported, b.File) || slices.Contains(reported, b.Error) || slices.Contains(reported, b.Module)
+			reported = append(reported, b.File, b.Error, b.Module)
+			if (b.Module == "torch") == ofTorch && !isReported && !reportedElsewhere(node, b, name) {
 				findings = append(findings, brokenImport(view, node, b, name))
 			}
 		}
@@ -35,9 +35,9 @@ func brokenImports(view checks.View, nodes []*facts.Node, ofTorch bool) (finding
 	return findings
 }
 
-// toldElsewhere reports whether another finding has the reason why an import failed: damaged files,
+// reportedElsewhere reports whether another finding has the reason why an import failed: damaged files,
 // too little address space, a missing requirement, or a file that hides a module.
-func toldElsewhere(node *facts.Node, b facts.BrokenImport, name string) bool {
+func reportedElsewhere(node *facts.Node, b facts.BrokenImport, name string) bool {
 	isDamaged := slices.ContainsFunc(node.Python.Damaged, func(d facts.Damage) bool { return d.Module == b.Module || d.Package == name })
 	lacks := slices.ContainsFunc(node.Python.Unfound, func(module string) bool { return strings.HasSuffix(b.Error, "No module named '"+module+"'") })
 	hidden := slices.ContainsFunc(node.Python.Shadows, func(s facts.Shadow) bool { return s.In != facts.InScriptDir && !s.Copy })

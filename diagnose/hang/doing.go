@@ -112,17 +112,17 @@ func crew(workers []facts.JobWorker) string {
 
 // effort returns the measurements about a rank: its CPU time, and what its connections hold back.
 func (m member) effort() string {
-	said := fmt.Sprintf("state %s, %.0f %% of a CPU", m.State, 100*m.Watch.CPU)
+	state := fmt.Sprintf("state %s, %.0f %% of a CPU", m.State, 100*m.Watch.CPU)
 	for _, f := range m.Watch.Flows {
 		at := hostPort(f.Remote, f.RemotePort)
 		if f.Unsent > 0 {
-			said += fmt.Sprintf(", %s for %s not acknowledged", humanize.IBytes(uint64(f.Unsent)), at)
+			state += fmt.Sprintf(", %s for %s not acknowledged", humanize.IBytes(uint64(f.Unsent)), at)
 		}
 		if f.Unread > 0 {
-			said += fmt.Sprintf(", %s from %s not read", humanize.IBytes(uint64(f.Unread)), at)
+			state += fmt.Sprintf(", %s from %s not read", humanize.IBytes(uint64(f.Unread)), at)
 		}
 	}
-	return said
+	return state
 }
 
 // whereIs returns the commands that show where the Python code of a rank is.

@@ -89,9 +89,9 @@ func Judge(r *Report, endpoint string, sshPort int) {
 		if j.hasRanks() { // the launchers have been judged
 			j.members = slices.DeleteFunc(slices.Clone(j.members), func(m member) bool { return m.Kind != facts.JobRank })
 		}
-		nobodyIsLate := !failed(findings) && (r.Joined == r.World || j.met())
+		allOnTime := !failed(findings) && (r.Joined == r.World || j.met())
 		switch {
-		case !nobodyIsLate:
+		case !allOnTime:
 		case !j.hasRanks():
 			findings = append(findings, j.unstarted())
 		case !j.sampled():
@@ -102,7 +102,7 @@ func Judge(r *Report, endpoint string, sshPort int) {
 				findings, r.Waits, r.Still = append(findings, still...), append(r.Waits, told...), true
 			}
 		}
-		r.Named = j.names(nobodyIsLate || r.Endpoint == "")
+		r.Named = j.names(allOnTime || r.Endpoint == "")
 	} else {
 		findings = append(findings, none(r.Nodes)...)
 		r.Waits, r.Named = []Wait{}, []Named{}

@@ -36,55 +36,30 @@ func (j *job) startedBy() string {
 	}[program]
 }
 
-// MeetAt returns the option of a launcher that sets the master address. launcher is as in [Report].
-// torchrun's c10d has one option for the address and the port.
+// MeetAt returns the options of a launcher that set the master address and port. launcher is as
+// startedBy returns it.
 func MeetAt(launcher, address, port string) fix.Command {
-	host := fix.Host(address)
+	host, number := fix.Host(address), fix.Name(port)
 	switch launcher {
 	case "torchrun c10d":
-		return fix.Here("torchrun --rdzv_endpoint=%s:%s …", host, fix.Name(port))
+		return fix.Here("torchrun --rdzv_endpoint=%s:%s …", host, number)
 	case "torchrun":
-		return fix.Here("torchrun --master_addr=%s …", host)
+		return fix.Here("torchrun --master_addr=%s --master_port=%s …", host, number)
 	case "accelerate":
-		return fix.Here("accelerate launch --main_process_ip=%s …", host)
+		return fix.Here("accelerate launch --main_process_ip=%s --main_process_port=%s …", host, number)
 	case "deepspeed":
-		return fix.Here("deepspeed --master_addr=%s …", host)
+		return fix.Here("deepspeed --master_addr=%s --master_port=%s …", host, number)
 	case "mpirun":
-		return fix.Here("mpirun -x MASTER_ADDR=%s …", host)
+		return fix.Here("mpirun -x MASTER_ADDR=%s -x MASTER_PORT=%s …", host, number)
 	case "mpiexec":
-		return fix.Here("mpiexec -genv MASTER_ADDR %s …", host)
+		return fix.Here("mpiexec -genv MASTER_ADDR %s -genv MASTER_PORT %s …", host, number)
 	}
-	return fix.Here("export MASTER_ADDR=%s", host).Remark("before the command that starts the ranks")
+	return fix.Here("export MASTER_ADDR=%s MASTER_PORT=%s", host, number).Remark("before the command that starts the ranks")
 }
 
-// MeetOn returns the option of a launcher that sets the master port.
-func MeetOn(launcher, address, port string) fix.Command {
-	number := fix.Name(port)
-	switch launcher {
-	case "torchrun c10d":
-		return MeetAt(launcher, address, port)
-	case "torchrun":
-		return fix.Here("torchrun --master_port=%s …", number)
-	case "accelerate":
-		return fix.Here("accelerate launch --main_process_port=%s …", number)
-	case "deepspeed":
-		return fix.Here("deepspeed --master_port=%s …", number)
-	case "mpirun":
-		return fix.Here("mpirun -x MASTER_PORT=%s …", number)
-	case "mpiexec":
-		return fix.Here("mpiexec -genv MASTER_PORT %s …", number)
-	}
-	return fix.Here("export MASTER_PORT=%s", number).Remark("before the command that starts the ranks")
-}
-
-// meetAt is [MeetAt] for this job and its port.
-func (j *job) meetAt(address string) fix.Command {
-	return MeetAt(j.startedBy(), address, strconv.Itoa(j.most.Port))
-}
-
-// meetOn is [MeetOn] for this job and its address.
-func (j *job) meetOn(port int) fix.Command {
-	return MeetOn(j.startedBy(), j.most.Address, strconv.Itoa(port))
+// meetAt is [MeetAt] for this job.
+func (j *job) meetAt(address string, port int) fix.Command {
+	return MeetAt(j.startedBy(), address, strconv.Itoa(port))
 }
 
 // onNodes returns the option of the job's launcher that sets the number of nodes.

@@ -24,8 +24,8 @@ func (j *job) mismatches() (findings []checks.Finding) {
 		alike func(one, other string) bool
 		way   []fix.Command
 	}{
-		{"the master address", address, j.most.Address, j.alike, []fix.Command{j.meetAt(j.most.Address).Remark("the same on all nodes")}},
-		{"the master port", portTold, counted(j.most.Port), equal, []fix.Command{j.meetOn(j.most.Port).Remark("the same on all nodes")}},
+		{"the master address", address, j.most.Address, j.alike, []fix.Command{j.meetAt(j.most.Address, j.most.Port).Remark("the same on all nodes")}},
+		{"the master port", portTold, counted(j.most.Port), equal, []fix.Command{j.meetAt(j.most.Address, j.most.Port).Remark("the same on all nodes")}},
 		{"the run ID", runID, j.most.RunID, equal, []fix.Command{fix.Here("torchrun --rdzv_id=%s …", fix.Word(j.most.RunID)).Remark("the same on all nodes")}},
 		{"the world size", world, counted(j.most.World), equal, []fix.Command{fix.Note("Start every node with the same number of nodes and of ranks per node.")}},
 		{"the number of nodes", nodesTold, j.most.Nodes, equal, []fix.Command{j.onNodes(j.most.Nodes).Remark("the same on all nodes")}},
@@ -69,7 +69,7 @@ func (j *job) misled() (findings []checks.Finding) {
 		findings = append(findings, checks.Finding{
 			Nodes:   []string{m.node.Name},
 			Summary: fmt.Sprintf("the master address %s is an address of this node itself (%s), but rank 0 runs on %s", j.most.Address, by, first.node.Name),
-			Remedy:  []fix.Command{j.meetAt(first.node.Address).Remark("the address at which preflight reached %s", fix.Word(first.node.Name))},
+			Remedy:  []fix.Command{j.meetAt(first.node.Address, j.most.Port).Remark("the address at which preflight reached %s", fix.Word(first.node.Name))},
 		})
 	}
 	return findings
@@ -89,7 +89,7 @@ func (j *job) unowned() []checks.Finding {
 	}
 	f := checks.Finding{
 		Summary: fmt.Sprintf("none of these nodes has the master address %s", j.most.Address),
-		Remedy:  []fix.Command{j.meetAt(first.Address).Remark("the address at which preflight reached %s", fix.Word(first.Name))},
+		Remedy:  []fix.Command{j.meetAt(first.Address, j.most.Port).Remark("the address at which preflight reached %s", fix.Word(first.Name))},
 	}
 	for i := range j.nodes {
 		if len(j.on(&j.nodes[i])) > 0 {

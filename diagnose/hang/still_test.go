@@ -218,14 +218,14 @@ func TestStillWithoutAddress(t *testing.T) {
 // TestLauncherWords checks that fixes use the options of the job's own launcher.
 func TestLauncherWords(t *testing.T) {
 	for launcher, want := range map[string]string{
-		"deepspeed.launcher.launch": "deepspeed --master_addr=10.0.0.1 …",
-		"torchrun":                  "torchrun --master_addr=10.0.0.1 …",
+		"deepspeed.launcher.launch": "deepspeed --master_addr=10.0.0.1 --master_port=29500 …",
+		"torchrun":                  "torchrun --master_addr=10.0.0.1 --master_port=29500 …",
 		"torchrun c10d":             "torchrun --rdzv_endpoint=10.0.0.1:29500 …",
-		"accelerate":                "accelerate launch --main_process_ip=10.0.0.1 …",
-		"orted":                     "mpirun -x MASTER_ADDR=10.0.0.1 …",
-		"hydra_pmi_proxy":           "mpiexec -genv MASTER_ADDR 10.0.0.1 …",
-		"slurmstepd":                "export MASTER_ADDR=10.0.0.1",
-		"":                          "export MASTER_ADDR=10.0.0.1",
+		"accelerate":                "accelerate launch --main_process_ip=10.0.0.1 --main_process_port=29500 …",
+		"orted":                     "mpirun -x MASTER_ADDR=10.0.0.1 -x MASTER_PORT=29500 …",
+		"hydra_pmi_proxy":           "mpiexec -genv MASTER_ADDR 10.0.0.1 -genv MASTER_PORT 29500 …",
+		"slurmstepd":                "export MASTER_ADDR=10.0.0.1 MASTER_PORT=29500",
+		"":                          "export MASTER_ADDR=10.0.0.1 MASTER_PORT=29500",
 	} {
 		nodes := cluster()
 		program, backend, _ := strings.Cut(launcher, " ")

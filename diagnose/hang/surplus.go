@@ -157,7 +157,7 @@ func (j *job) shared() (findings []checks.Finding) {
 		default:
 			f.Summary = fmt.Sprintf("two jobs use port %d for their rendezvous: each treats the other's ranks as its own", j.most.Port)
 			f.Got = strings.Join(slices.Sorted(maps.Values(launchers)), ", ")
-			f.Remedy = []fix.Command{j.meetOn(j.most.Port + 1).Remark("for one of the two jobs")}
+			f.Remedy = []fix.Command{j.meetAt(j.most.Address, j.most.Port+1).Remark("for one of the two jobs")}
 		}
 		findings = append(findings, f)
 	}
@@ -203,7 +203,7 @@ func (j *job) occupied() (findings []checks.Finding) {
 		if m.listens(j.most.Port) && (first == nil || first.node == m.node) {
 			findings = append(findings, checks.Finding{Nodes: []string{m.node.Name},
 				Summary: fmt.Sprintf("%s of another user's job (%s) listens on port %d, the master port of this job", m.number(), m.User, j.most.Port),
-				Remedy:  []fix.Command{j.meetOn(j.most.Port + 1).Remark("for this job")}})
+				Remedy:  []fix.Command{j.meetAt(j.most.Address, j.most.Port+1).Remark("for this job")}})
 		}
 	}
 	return findings

@@ -199,11 +199,11 @@ func (j *job) unhosted() checks.Finding {
 	switch {
 	case j.startedBy() == "torchrun c10d":
 		f.Summary += "no node considers itself " + j.most.Address
-		f.Remedy = []fix.Command{j.meetAt(hostfile.Bare(j.nodes[0].Name)).Remark("the name that hostname prints there"),
+		f.Remedy = []fix.Command{j.meetAt(hostfile.Bare(j.nodes[0].Name), j.most.Port).Remark("the name that hostname prints there"),
 			fix.Here("torchrun --rdzv_conf=is_host=1 …").Remark("only on that node")}
 	case at >= 0:
 		f.Summary += fmt.Sprintf("the launcher with node rank 0, on %s, has not opened it", j.members[at].node.Name)
-		f.Remedy = []fix.Command{j.meetAt(j.members[at].node.Address).Remark("the same on all nodes, an address of the node with node rank 0")}
+		f.Remedy = []fix.Command{j.meetAt(j.members[at].node.Address, j.most.Port).Remark("the same on all nodes, an address of the node with node rank 0")}
 	default:
 		f.Summary += "no launcher has node rank 0"
 		f.Remedy = []fix.Command{j.asNode().Remark("a different number on each node, from 0")}

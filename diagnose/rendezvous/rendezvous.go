@@ -166,7 +166,7 @@ func atEndpoint(launcher, endpoint string, nodes []string, e *facts.Endpoint) []
 		f.Remedy = []fix.Command{route}
 	case e.Greeting != "":
 		f.Summary = fmt.Sprintf("port %s belongs to another service: it greets with %q", port, e.Greeting)
-		f.Remedy = append(f.Remedy, hang.MeetOn(launcher, host, "PORT").Remark("another port, the same in every command"))
+		f.Remedy = append(f.Remedy, hang.MeetAt(launcher, host, "PORT").Remark("another port, the same in every command"))
 	case e.Outcome == facts.PathSilent:
 		f.Summary = fmt.Sprintf("port %s of %s accepts connections but sends nothing: rank 0 hangs, or another service listens there", port, address)
 		f.Remedy = append(f.Remedy, fix.On("ps -ef").At(host))
@@ -209,7 +209,7 @@ func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endp
 			Nodes:   g.Nodes,
 			Summary: fmt.Sprintf("%s resolves to a different address than on %s", host, strings.Join(groups[0].Nodes, ", ")),
 			Got:     g.Value, Want: groups[0].Value,
-			Remedy: []fix.Command{fix.On("getent ahosts %s", fix.Host(host)), fix.On("sudoedit /etc/hosts")},
+			Remedy: []fix.Command{names.LookUp(host), names.Correct(host, groups[0].Value)},
 		})
 	}
 	return findings

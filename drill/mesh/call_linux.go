@@ -70,7 +70,7 @@ func (c *call) dial(from *Calls, address string, port int) error {
 }
 
 // bindOutside binds a socket to a port that the kernel would not choose. If the kernel has very few
-// ports, the launch alone may find enough of them, but not beside this test.
+// ports, the launch may find enough of them alone, but not while this test also takes some.
 func bindOutside(fd, family int) (err error) {
 	for range 16 {
 		port := defaultLow + rand.N(defaultHigh-defaultLow+1)
