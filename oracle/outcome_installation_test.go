@@ -11,7 +11,7 @@ var installationFaults = []planted{
 	{name: "torch-library-link", steps: sh("w1", `alone "$site"; ln -sf /nowhere/libshm.so "$site/torch/lib/libshm.so"`), dies: "pdsh"},
 	{name: "torch-module-empty", steps: sh("w2", `alone "$site"; : >"$site/torch/distributed/distributed_c10d.py"`), dies: "c10d"},
 	{name: "torch-partly-deleted", steps: sh("w2", `alone "$site"; rm -r "$site"/torch/nn "$site"/torch/optim`), dies: "pdsh"},
-	{name: "torch-program-missing", steps: sh("w2", `alone "$site"; rm "$site"/torch/bin/*`), trains: "c10d pdsh"},
+	{name: "torch-program-missing", steps: sh("w2", `alone "$site"; rm "$site"/torch/bin/*`), dies: "c10d pdsh"},
 	{name: "torch-changed-by-hand", steps: sh("nodes", `alone "$site"; echo '# changed' >>"$site/torch/__init__.py"`), trains: "pdsh"},
 	{name: "torch-metadata-of-another", steps: sh("w2", `alone "$site"; mv "$site"/torch-2*.dist-info "$site/torch-2.4.0.dist-info"`), trains: "c10d"},
 	{name: "torch-metadata-twice", steps: sh("w2", `alone "$site"; cp -r "$site"/torch-2*.dist-info "$site/torch-2.4.0.dist-info"; cp -r "$site"/torch/utils "$site/~orch"`), trains: "pdsh"},
