@@ -96,10 +96,11 @@ var rules = []rule{
 	{"drill/c10d", 1238, []string{"facts"}, nil, tries},
 	{"drill/mesh", 1658, []string{"drill/outcome", "facts", "internal/hostsys"}, nil, tries},
 	{"drill/smoke", 1212, []string{"facts", "internal/hostsys"}, nil, tries},
+	{"drill/rehearse", 560, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, tries},
 	{"drill/smoke/direct", 929, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, "it runs in a process of its own, which the library may hang or kill"},
 	{"drill/outcome", 156, []string{"facts", "internal/hostsys"}, nil, tries},
 
-	{"fleet", 3290, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
+	{"fleet", 3600, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
 		"a run gathers facts: the checks and the report must not decide which facts"},
 	{"agent", 390, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need no code for launches, checks and reports"},
 
@@ -118,6 +119,7 @@ var rules = []rule{
 	{"checks/network", 5435, judging, clock, pure},
 	{"checks/fabric", 1398, judging, clock, pure},
 	{"checks/smoke", 1251, judging, clock, pure},
+	{"checks/rehearsal", 440, judging, clock, pure},
 	{"checks/knownbad", 559, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "launch", "launch/nccl"}, clock,
 		"known failures are a table that is compared with facts: an entry needs no code"},
 	{"diagnose/rendezvous", 480, append([]string{"checks/engine", "diagnose/hang"}, judging...), clock, "it judges an endpoint without a launch, so no check of the catalogue runs"},
@@ -127,7 +129,7 @@ var rules = []rule{
 	{"checks/advice", 293, judging, clock, "advice follows from what this run has proven, so it needs checks/proof and no check family"},
 	{"checks/engine", 949, []string{"checks", "checks/advice", "checks/agreement", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock,
 		"the engine runs the checks that it is given and knows none of them"},
-	{"checks/catalogue", 259, []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
+	{"checks/catalogue", 259, []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/rehearsal", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
 		clock, "a list of all checks: a package that needs one check must not import all others"},
 
 	{"explain", 3715, []string{"checks", "checks/catalogue", "internal/secret"}, acts, "explain reads only the text that it is given: it opens, contacts and runs nothing"},
@@ -137,7 +139,7 @@ var rules = []rule{
 	{"report/html", 1661, append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", 94, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
-	{".", 374, []string{"checks/...", "facts", "diagnose/...", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,
+	{".", 420, []string{"checks/...", "facts", "diagnose/...", "explain", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,
 		"it calls the steps of a run; flags and rendering belong to the command line"},
 
 	{"cmd/preflight/internal/usage", 82, []string{"checks/compare", "checks/fix"}, nil, "it only words the errors of a command line"},

@@ -47,7 +47,8 @@ type Intent struct {
 type Plan struct {
 	Head       *facts.Node // the launching machine
 	Prediction launch.Prediction
-	Hostfile   string // the file that was read, "" for none
+	StandIn    launch.StandIn // the command for a rehearsal; empty without a command
+	Hostfile   string         // the file that was read, "" for none
 	// Alone reports whether DeepSpeed found no hostfile and will therefore start every rank on the
 	// launching machine.
 	Alone bool
@@ -126,6 +127,7 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 	if err != nil {
 		return flags, err
 	}
+	p.StandIn = args.StandIn(command, flags.DeepSpeed, around)
 	options := beside(typed.Options, flags)
 	isPath, isPython := strings.Contains(command[0], "/"), strings.HasPrefix(path.Base(command[0]), "python") // Python is probed in its own section
 	if isPath && !isPython && typed.Rendezvous != "" && typed.Rendezvous != launch.RendezvousDeepSpeed {

@@ -11,7 +11,9 @@ package preflight
 import (
 	"cmp"
 	"context"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"preflight/checks"
@@ -19,8 +21,10 @@ import (
 	"preflight/checks/engine"
 	"preflight/diagnose/hang"
 	"preflight/diagnose/rendezvous"
+	"preflight/explain"
 	"preflight/facts"
 	"preflight/fleet"
+	"preflight/hostfile"
 	"preflight/internal/secret"
 	"preflight/launch"
 	"preflight/remote"
@@ -35,6 +39,10 @@ type Job struct {
 	// Throughput is how long neighbours send to each other; 0 skips the measurement.
 	Throughput time.Duration
 	Smoke      fleet.Smoke
+	// Rehearse limits the time of a rehearsal; 0 for none. RehearseBusy rehearses on GPUs that other
+	// programs use, too.
+	Rehearse     time.Duration
+	RehearseBusy bool
 	// Progress receives every step of every node. It is nil if the caller wants no progress. Many
 	// goroutines call it at the same time, and each waits until it returns.
 	Progress func(fleet.Event)
@@ -68,9 +76,39 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 		look = fleet.LookHere
 	}
 	seen, prediction := look(ctx, job.work())
+	explainRehearsal(seen)
 	secret.Within(&seen)
 	secret.Within(&prediction)
 	return seen, prediction
+}
+
+// explainRehearsal reads the output of a rehearsal's launchers and ranks as package explain reads
+// the log of a dead job, and adds the causes that it finds to the facts.
+func explainRehearsal(seen facts.Fleet) {
+	if seen.Head == nil || seen.Head.Rehearsed == nil {
+		return
+	}
+	var log strings.Builder
+	if program := seen.Head.Rehearsed.Program; program != nil {
+		log.WriteString(program.Output + "\n")
+	}
+	for _, node := range seen.Nodes {
+		if node.Rehearsed == nil || node.Rehearsed.Program == nil {
+			continue
+		}
+		for line := range strings.Lines(node.Rehearsed.Program.Output) { // as pdsh labels the lines of a node
+			log.WriteString(hostfile.Bare(node.Name) + ": " + line)
+		}
+	}
+	catalogue, err := explain.Load()
+	if err != nil {
+		return // its own tests load the same files, so that this does not happen
+	}
+	read := catalogue.Explain([]explain.Source{{Name: "rehearsal", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log.String())), nil }}})
+	for _, cause := range read.Causes {
+		seen.Head.Rehearsed.Causes = append(seen.Head.Rehearsed.Causes, facts.RehearsedCause{
+			Cause: cause.Cause, Check: cause.Check, Summary: cause.Summary, Nodes: cause.Nodes, Fix: cause.Fix})
+	}
 }
 
 // AskEndpoint reports which process answers at host:port, seen from this machine and from every
@@ -139,6 +177,7 @@ func (job Job) work() fleet.Job {
 	return fleet.Job{
 		Head: job.Plan.Head, Prediction: job.Plan.Prediction,
 		Remote: job.Remote, Timeout: job.Timeout, Throughput: job.Throughput, Smoke: job.Smoke, Progress: job.Progress,
+		Rehearsal: fleet.Rehearsal{Time: job.Rehearse, StandIn: job.Plan.StandIn, Busy: job.RehearseBusy},
 		SwitchedOff: func(check string) string {
 			if job.Policy.SwitchesOff(check) {
 				return checks.SwitchedOff

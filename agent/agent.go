@@ -19,6 +19,7 @@ import (
 	"preflight/diagnose/jobs"
 	"preflight/drill"
 	"preflight/drill/mesh"
+	"preflight/drill/rehearse"
 	"preflight/drill/smoke"
 	"preflight/facts"
 	"preflight/probe"
@@ -61,6 +62,12 @@ var (
 		return crew.Hold(ctx, ready)
 	})
 	Command = request[smoke.Orders]("command")
+	// Rehearse delivers the stand-in script of a rehearsal, and then reports what the ranks report.
+	// Cue starts a launcher or ends the rehearsal.
+	Rehearse = service("rehearse", func(ctx context.Context, play rehearse.Play, report func(rehearse.News) error) error {
+		return play.Hold(ctx, report)
+	})
+	Cue = request[rehearse.Cue]("cue")
 	// Serve serves a store for a rendezvous. Its answer is the store's address.
 	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(drill.Serving) error) error {
 		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // if the launching machine is gone, stdin ends, and that ends this process

@@ -63,6 +63,7 @@ const (
 	SectionHub            Section = "hub"
 	SectionThroughput     Section = "throughput"
 	SectionSmoke          Section = "smoke"
+	SectionRehearsed      Section = "rehearsed"
 )
 
 // Fleet holds every node of the launch in hostfile order, and the launching machine.
@@ -127,4 +128,5 @@ type Facts struct {
 	Hub            *Hub        `json:"hub,omitempty" lasting:"no"`
 	Throughput     *Throughput `json:"throughput,omitempty" lasting:"no"`
 	Smoke          *Smoke      `json:"smoke,omitempty" lasting:"no"`
+	Rehearsed      *Rehearsed  `json:"rehearsed,omitempty" lasting:"no"`
 }

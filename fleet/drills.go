@@ -27,6 +27,8 @@ type Drill struct {
 	// Alone is set for a drill of the launching machine. Its section belongs to that machine and
 	// not to any node.
 	Alone bool
+	// Here is set for a drill that also runs if the only node is the launching machine.
+	Here bool
 	// Peers is set if a node needs at least one other node for the drill.
 	Peers bool
 	// After is the drill that must run before this one, or "" for none. Patience is the longest
@@ -80,7 +82,10 @@ var Drills = []Drill{
 		Section: facts.SectionRehearsal, Phase: "pdsh", Checks: []string{checkRehearsal}, Alone: true,
 		notTried: (*run).noRehearsal, run: (*run).rehearsal,
 	}, {
-		Section: facts.SectionSmoke, Phase: "smoke", Checks: []string{"gpu-computes", "gpu-copies", "collective-node", "collective", "collective-speed"}, Last: true,
+		Section: facts.SectionRehearsed, Phase: "rehearsal", Checks: []string{"rehearsal"}, Last: true, Here: true,
+		notTried: (*run).noRehearsed, run: (*run).rehearse,
+	}, {
+		Section: facts.SectionSmoke, Phase: "smoke", Checks: []string{"gpu-computes", "gpu-copies", "collective-node", "collective", "collective-speed"}, Last: true, Here: true,
 		notTried: (*run).noSmoke, run: (*run).smoke,
 	},
 }

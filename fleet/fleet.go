@@ -53,6 +53,7 @@ type Job struct {
 	// Throughput is how long neighbours send to each other; 0 skips the measurement.
 	Throughput time.Duration
 	Smoke      Smoke
+	Rehearsal  Rehearsal
 	// SwitchedOff returns why a check does not run, or "" if the check runs.
 	SwitchedOff func(check string) (why string)
 	// AskedFor reports whether the user named a check explicitly. Such a check runs whatever it

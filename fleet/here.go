@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"slices"
 
 	"preflight/agent"
 	"preflight/facts"
@@ -16,13 +15,11 @@ import (
 // hereReason says why drills do not run for a launch that stays on this machine.
 const hereReason = "there is no hostfile: the ranks start on this machine"
 
-// smokeHere makes the ranks of a launch on this machine compute and reduce with each other. It
-// returns "" if the ranks did so, otherwise the reason why not. This process is the agent of these
-// ranks.
-func (job Job) smokeHere(ctx context.Context, fleet *facts.Fleet) (notTried string) {
+// drillHere runs a drill with the ranks of a launch on this machine. It returns "" if the drill ran,
+// otherwise the reason why not. This process is the agent of these ranks.
+func (job Job) drillHere(ctx context.Context, fleet *facts.Fleet, d Drill) (notTried string) {
 	r := job.newRun(fleet)
-	d := Drills[slices.IndexFunc(Drills, func(d Drill) bool { return d.Section == facts.SectionSmoke })]
-	if why := r.noSmoke(); why != "" {
+	if why := d.notTried(r); why != "" {
 		return why
 	}
 	if why := r.switchedOff(d); why != "" {
@@ -38,7 +35,7 @@ func (job Job) smokeHere(ctx context.Context, fleet *facts.Fleet) (notTried stri
 	r.members = members{{Node: &fleet.Nodes[0], agent: talking}}
 	defer r.members.close()
 	r.Prediction = r.Prediction.Resolved(fleet.Nodes)
-	r.smoke(ctx, d)
+	d.run(r, ctx, d)
 	return ""
 }
 

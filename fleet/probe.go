@@ -175,9 +175,14 @@ func (job Job) lookHere(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	for _, section := range notTried {
 		fleet.NotTried[section] = hereReason
 	}
-	delete(fleet.NotTried, facts.SectionSmoke)
-	if why := job.smokeHere(ctx, &fleet); why != "" {
-		fleet.NotTried[facts.SectionSmoke] = why
+	for _, d := range Drills {
+		if !d.Here {
+			continue
+		}
+		delete(fleet.NotTried, d.Section)
+		if why := job.drillHere(ctx, &fleet, d); why != "" {
+			fleet.NotTried[d.Section] = why
+		}
 	}
 	return fleet, job.Prediction.Resolved(fleet.Nodes)
 }

@@ -73,15 +73,20 @@ func (s *smokeTest) refused(m *member, engine string) string {
 	if engine == smoke.Torch && (m.Python == nil || !m.Python.Found) {
 		return "no Python interpreter to start: see python-same"
 	}
+	return s.inUse(m)
+}
+
+// inUse returns why the GPUs of a node's ranks must not be used, or "" if they may be used.
+func (r *run) inUse(m *member) string {
 	switch {
-	case s.Prediction.Accelerator == "cpu":
+	case r.Prediction.Accelerator == "cpu":
 		return ""
 	case m.NVML == nil:
 		return "could not read whether its GPUs are in use: " + m.Missing[facts.SectionNVML]
 	case m.NVML.Failure != nil:
 		return "its GPU driver does not answer correctly: see gpu-driver-loads"
 	}
-	for _, place := range s.Prediction.GPUsUsed()(m.Node) {
+	for _, place := range r.Prediction.GPUsUsed()(m.Node) {
 		card := m.NVML.Cards[place]
 		computes := func(user facts.GPUUser) bool { return user.Kind == "compute" && !launch.IsDaemon(user) }
 		switch {

@@ -26,6 +26,7 @@ import (
 
 var (
 	outcomes   = flag.String("outcomes", "", "write what became of every launch and what preflight said of it into this directory")
+	rehearsed  = flag.Bool("rehearsed", false, "let preflight rehearse every launch")
 	unlaunched = flag.Bool("unlaunched", false, "make no launch, and take the table's word for what becomes of it")
 )
 
@@ -206,6 +207,9 @@ func (o *rehearsal) judge(t *testing.T) verdict {
 	words := []string{o.binary, "--dry-run", "--format", "json", "--accelerator", "cpu", "--timeout", "30s"}
 	if o.everywhere {
 		words = append(words, "-H", "hostfile")
+	}
+	if *rehearsed {
+		words = append(words, "--rehearse")
 	}
 	words = append(words, "--")
 	if o.everywhere {

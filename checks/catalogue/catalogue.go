@@ -19,6 +19,7 @@ import (
 	"preflight/checks/knownbad"
 	"preflight/checks/launcher"
 	"preflight/checks/network"
+	"preflight/checks/rehearsal"
 	"preflight/checks/smoke"
 	"preflight/checks/software"
 	"preflight/checks/ssh"
@@ -27,7 +28,16 @@ import (
 // Catalogue lists every check in the order of the report. The checks of the way to a node come
 // first, then the checks of the machine, its software and its network. IDs are a contract: they are
 // stable and never reused.
-var Catalogue = []checks.Check{
+var Catalogue = slices.Concat(tests, []checks.Check{
+	rehearsal.After(tests),
+
+	agreement.Drift,
+	agreement.Expectation,
+	engine.PolicyInForce, // must be last, because it reports which waivers were not needed
+})
+
+// tests lists the checks that test something, each of which may report why a rehearsal failed.
+var tests = []checks.Check{
 	ssh.Reach,
 	ssh.HostKey,
 	ssh.Login,
@@ -125,10 +135,6 @@ var Catalogue = []checks.Check{
 	smoke.Node,
 	smoke.Collective,
 	smoke.Speed,
-
-	agreement.Drift,
-	agreement.Expectation,
-	engine.PolicyInForce, // must be last, because it reports which waivers were not needed
 }
 
 // NotCovered describes problems that can end a launch and that no check of a run tested, with the

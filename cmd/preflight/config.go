@@ -52,6 +52,8 @@ type Config struct {
 	Throughput  bool          `mapstructure:"throughput"`
 	Smoke       string        `mapstructure:"smoke"`
 	SmokeTime   time.Duration `mapstructure:"smoke_time"`
+	Rehearse    int           `mapstructure:"rehearse"` // how often the flag is given
+	RehearseFor time.Duration `mapstructure:"rehearse_time"`
 	DryRun      bool          `mapstructure:"dry_run"`
 	WriteEnv    string        `mapstructure:"write_env"`
 	Format      string        `mapstructure:"format"`
@@ -165,8 +167,10 @@ func (e *givenTwiceError) Error() string {
 
 func drillFlags(flags *pflag.FlagSet) {
 	flags.Bool("throughput", false, "measure link throughput: every node sends data to the next node for a few seconds")
-	smokeFlag(flags, "run compute and all-reduce tests on every rank with torch, direct (NVIDIA libraries only) or auto (direct if all nodes have these libraries)")
+	smokeFlag(flags, "run compute and all-reduce tests on every rank with torch, direct (only NVIDIA libraries) or auto (direct if all nodes have these)")
 	flags.Duration("smoke-time", time.Minute, "time limit for all --smoke tests together")
+	flags.Count("rehearse", "run the launch command with a stand-in script in place of the training; repeat the flag to use busy GPUs too")
+	flags.Duration("rehearse-time", time.Minute, "time limit for --rehearse")
 }
 
 func smokeFlag(flags *pflag.FlagSet, use string) {

@@ -15,6 +15,7 @@ import (
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
+	"preflight/internal/secret"
 	"preflight/internal/text"
 	"preflight/report"
 	"preflight/report/formats"
@@ -60,6 +61,16 @@ func nextCommand(cmd *cobra.Command, r checks.Report) string {
 	before := typedFlags(cmd, func(flag *pflag.Flag) bool { return flag.Name != "hostfile" && !decidedByCommand(flag) })
 	behind := typedFlags(cmd, decidedByCommand)
 	return fmt.Sprintf("preflight%s -- deepspeed --hostfile %s%s train.py …   # checks this command, then starts it", before, text.Quote(r.Launch.HostsFile), behind)
+}
+
+// rehearsalOf returns the command that also rehearses the launch of a run that found it ready. It
+// returns "" if the launch was rehearsed, or is not ready.
+func rehearsalOf(cmd *cobra.Command, r checks.Report) string {
+	if r.ExitCode != exitPass || r.Interrupted || cmd.Flags().Changed("rehearse") {
+		return ""
+	}
+	words := cmd.Flags().Args()
+	return fmt.Sprintf("preflight --rehearse%s -- %s   # proves it: runs the command with a stand-in for the training", typedFlags(cmd, anyFlag), strings.Join(text.Map(secret.Arguments(words), text.Quote), " "))
 }
 
 // failing returns the checks that make a run fail, in the order of the run's report.

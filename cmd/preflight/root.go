@@ -146,6 +146,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	report := config.stamped(preflight.Run(cmd.Context(), job), job.Plan, began)
 	config.conclude(report)
 	closeJob()
+	isQuiet := config.Quiet
 	if len(command) > 0 && !config.DryRun && report.ExitCode == exitPass && !config.Verbose {
 		config.Quiet = true // print only problems, because the output of the launch follows
 	}
@@ -157,6 +158,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 		config.offer(nextCommand(cmd, report))
 		return verdictCode(report)
 	case config.DryRun:
+		config.offer(rehearsalOf(cmd, report))
 		return verdictCode(report)
 	case report.ExitCode != exitPass:
 		notLaunched(report)
@@ -167,6 +169,9 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	}
 	if cmd.Context().Err() != nil { // the user typed Ctrl-C while the report was written
 		return exitCode(exitTrouble)
+	}
+	if !isQuiet && rehearsalOf(cmd, report) != "" {
+		fmt.Fprintln(os.Stderr, "preflight: ready as far as the checks can tell; --rehearse also tries the launch before it starts")
 	}
 	return startLaunch(config.typed.words)
 }
@@ -231,6 +236,9 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 		if c.Smoke != smokeAuto {
 			job.Smoke.Engine = c.Smoke
 		}
+	}
+	if c.Rehearse > 0 {
+		job.Rehearse, job.RehearseBusy = c.RehearseFor, c.Rehearse > 1
 	}
 	return job, sync.OnceFunc(func() { shown.Stop(); client.Close() }), nil
 }

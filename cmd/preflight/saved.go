@@ -176,7 +176,7 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 // reasonsForGaps returns, for each section that older releases did not collect, the reason why its
 // absence does not matter in this run. The reason is "" if the absence does matter.
 func reasonsForGaps(saved checks.Report) map[facts.Section]string {
-	smoke := ""
+	smoke, rehearsed := "", ""
 	reached := slices.DeleteFunc(slices.Clone(saved.Nodes), func(node facts.Node) bool { return !node.Reached })
 	tells := func(node facts.Node) bool {
 		return node.Has(facts.SectionSmoke) || node.Missing[facts.SectionSmoke] != ""
@@ -185,12 +185,17 @@ func reasonsForGaps(saved checks.Report) map[facts.Section]string {
 	if !saved.Interrupted && len(reached) > 0 && !slices.ContainsFunc(reached, tells) {
 		smoke = "the run was saved by a preflight without --smoke"
 	}
+	hasRehearsed := func(node facts.Node) bool { return node.Has(facts.SectionRehearsed) }
+	if !slices.ContainsFunc(reached, hasRehearsed) {
+		rehearsed = "the run was saved without --rehearse"
+	}
 	var nodes []*facts.Node
 	for i := range saved.Nodes {
 		nodes = append(nodes, &saved.Nodes[i])
 	}
 	return map[facts.Section]string{
 		facts.SectionCallBack: saved.Launch.NoCallBack(saved.Head), facts.SectionHub: saved.Launch.NoFetching(nodes), facts.SectionSmoke: smoke,
+		facts.SectionRehearsed: rehearsed,
 	}
 }
 

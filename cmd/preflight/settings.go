@@ -60,6 +60,7 @@ func rules() map[string]rule {
 		"timeout":           {valid: atLeast(time.Second)},
 		"smoke":             {choices: smokeEngines},
 		"smoke_time":        {valid: atLeast(10 * time.Second)}, // torch takes 5 to 15 s to load
+		"rehearse_time":     {valid: atLeast(10 * time.Second)},
 		"only":              {valid: check},
 		"skip":              {valid: check},
 		"shm_headroom":      {valid: readable(agreement.ReadSize), isLimit: true},

@@ -86,7 +86,7 @@ func (c Crew) Hold(ctx context.Context, ready func(Mustered) error) error {
 	for _, place := range c.Ranks {
 		crew.members = append(crew.members, &member{Place: place, crew: crew})
 	}
-	before := shared(shm)
+	before := SharedMemory(shm)
 	crew.dismiss = sync.OnceValue(func() []string {
 		cancel()
 		var ending sync.WaitGroup
@@ -94,7 +94,7 @@ func (c Crew) Hold(ctx context.Context, ready func(Mustered) error) error {
 			ending.Go(m.end)
 		}
 		ending.Wait()
-		return removeSince(shm, before)
+		return RemoveSince(shm, before)
 	})
 	crews.Lock()
 	if crews.of[c.Token] != nil {

@@ -329,7 +329,7 @@ func TestRemoveSince(t *testing.T) {
 		return path
 	}
 	write("nccl-before")
-	before := shared(dir)
+	before := SharedMemory(dir)
 	write("nccl-unused")
 	write("data-of-others")
 	used, err := os.Open(write("nccl-used"))
@@ -342,7 +342,7 @@ func TestRemoveSince(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(memory)
-	if diff := cmp.Diff([]string{used.Name()}, removeSince(dir, before)); diff != "" {
+	if diff := cmp.Diff([]string{used.Name()}, RemoveSince(dir, before)); diff != "" {
 		t.Errorf("left: (-want +got)\n%s", diff)
 	}
 	entries, err := os.ReadDir(dir)

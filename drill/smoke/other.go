@@ -7,9 +7,9 @@ package smoke
 // Ranks run only on Linux. On other systems a crash may leave a core file, and no files in shared
 // memory are removed.
 
-type segments struct{}
+type Segments struct{}
 
 func leaveNoCore(int)                       {}
 func waitsIn(int) string                    { return "" }
-func shared(string) segments                { return segments{} }
-func removeSince(string, segments) []string { return nil }
+func SharedMemory(string) Segments          { return Segments{} }
+func RemoveSince(string, Segments) []string { return nil }

@@ -14,20 +14,20 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// segments maps the name of each file in a shared-memory directory to its inode.
-type segments map[string]uint64
+// Segments maps the name of each file in a shared-memory directory to its inode.
+type Segments map[string]uint64
 
 // made lists the name prefixes of the files that a rank's libraries create there and leave behind
 // if the rank is killed. The libraries are NCCL (src/misc/shmutils.cc), torch (libtorch_cpu.so,
 // 2.9.1), CUDA (sglang's pull request 33929), and LLVM's OpenMP
 // (/dev/shm/__KMP_REGISTERED_LIB_PID_UID). OpenMP also leaves its file behind after _exit.
-var made = []string{"nccl-", "torch_", "__KMP_REGISTERED_LIB_", "cuda.shm."}
+var made = []string{"nccl-", "torch_", "__KMP_REGISTERED_LIB_", "cuda.shm.", "deepspeed_allreduce_buffer_"}
 
-// shared returns the files in the directory that belong to preflight's user and that a rank may
+// SharedMemory returns the files in the directory that belong to preflight's user and that a rank may
 // have created.
-func shared(dir string) segments {
+func SharedMemory(dir string) Segments {
 	entries, _ := os.ReadDir(dir) // if the directory cannot be listed, no file is removed
-	found := segments{}
+	found := Segments{}
 	for _, entry := range entries {
 		var s unix.Stat_t
 		ours := func(prefix string) bool { return strings.HasPrefix(entry.Name(), prefix) }
@@ -38,10 +38,10 @@ func shared(dir string) segments {
 	return found
 }
 
-// removeSince removes the files that are not in before and that no process has mapped. It returns
+// RemoveSince removes the files that are not in before and that no process has mapped. It returns
 // the files that remain.
-func removeSince(dir string, before segments) (left []string) {
-	now := shared(dir)
+func RemoveSince(dir string, before Segments) (left []string) {
+	now := SharedMemory(dir)
 	for name, inode := range before {
 		if now[name] == inode {
 			delete(now, name)

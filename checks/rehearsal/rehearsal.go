@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rehearsal judges the rehearsal of a launch, in which the user's own launcher ran with a
+// stand-in script in place of the training.
+package rehearsal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/internal/text"
+)
+
+// After returns the check. It fails exactly if the launch with the stand-in script did. Each of the
+// other checks may already have reported the cause.
+func After(others []checks.Check) checks.Check {
+	var before []string
+	for _, check := range others {
+		before = append(before, check.ID)
+	}
+	return checks.Check{
+		ID:        "rehearsal",
+		Severity:  checks.Error,
+		Needs:     []facts.Section{facts.SectionRehearsed},
+		DependsOn: before,
+		Volatile:  true,
+		Run:       func(view checks.View) []checks.Finding { return judge(view, before) },
+	}
+}
+
+func judge(view checks.View, before []string) []checks.Finding {
+	switch head := view.Head; {
+	case head == nil || head.Rehearsed == nil:
+		return []checks.Finding{{Verdict: checks.Unknown, Summary: "the launching machine has no record of the rehearsal"}}
+	case head.Rehearsed.Refused != "":
+		return []checks.Finding{{Verdict: checks.Unknown, Summary: "cannot be rehearsed: " + head.Rehearsed.Refused}}
+	}
+	if findings := undelivered(view.Nodes); findings != nil {
+		return findings
+	}
+	findings := left(view)
+	s := scene{view: view, before: before, ranks: map[*facts.Node][]facts.RehearsedRank{}}
+	for _, node := range view.Nodes {
+		s.ranks[node] = node.Rehearsed.Ranks
+	}
+	if s.succeeded() {
+		return findings
+	}
+	if building := s.building(); building != nil {
+		return append(findings, *building)
+	}
+	return append(findings, s.explained(s.blame()))
+}
+
+// undelivered returns a finding for each node that did not get the stand-in script.
+func undelivered(nodes []*facts.Node) (findings []checks.Finding) {
+	for _, node := range nodes {
+		if why := node.Rehearsed.Undelivered; why != "" {
+			findings = append(findings, checks.UnknownFor(node, "the stand-in script could not be put on the node: "+why))
+		}
+	}
+	return findings
+}
+
+// left returns a warning for each machine on which something of the rehearsal remained.
+func left(view checks.View) (findings []checks.Finding) {
+	warn := func(nodes []string, left []string) {
+		if len(left) > 0 {
+			findings = append(findings, checks.Finding{Verdict: checks.Warn, Nodes: nodes, Summary: "parts of the rehearsal could not be removed",
+				Got: strings.Join(left, "; "), Want: "nothing left", Remedy: []fix.Command{fix.Note("Remove the named files, and end the named processes by their numbers.")}})
+		}
+	}
+	warn(nil, view.Head.Rehearsed.Left)
+	for _, node := range view.Nodes {
+		warn([]string{node.Name}, node.Rehearsed.Left)
+	}
+	return findings
+}
+
+// scene is a rehearsal with the ranks of each node.
+type scene struct {
+	view   checks.View
+	before []string // the checks that may have reported the cause
+	ranks  map[*facts.Node][]facts.RehearsedRank
+}
+
+// succeeded reports whether all ranks finished and all launchers ended without an error.
+func (s scene) succeeded() bool {
+	finished := 0
+	for _, node := range s.view.Nodes {
+		for _, rank := range s.ranks[node] {
+			if rank.End != facts.EndFinished {
+				return false
+			}
+			finished++
+		}
+	}
+	if all := s.view.Launch.WorldSize(); finished == 0 || all > 0 && finished < all {
+		return false
+	}
+	return !slices.ContainsFunc(s.programs(), func(p program) bool { return p.ExitCode != 0 })
+}
+
+// program is a launcher that preflight started, and its node; nil for the launching machine.
+type program struct {
+	*facts.RehearsedProgram
+	node *facts.Node
+}
+
+func (s scene) programs() (all []program) {
+	if p := s.view.Head.Rehearsed.Program; p != nil {
+		all = append(all, program{p, nil})
+	}
+	for _, node := range s.view.Nodes {
+		if p := node.Rehearsed.Program; p != nil {
+			all = append(all, program{p, node})
+		}
+	}
+	return all
+}
+
+// building returns the finding for a rehearsal that ended while ranks were compiling, or nil if
+// none was. A later rehearsal needs less time, because compilers keep what they have finished.
+func (s scene) building() *checks.Finding {
+	for _, node := range s.view.Nodes {
+		for _, rank := range s.ranks[node] {
+			if rank.End == facts.EndFailed {
+				return nil
+			}
+		}
+	}
+	for _, node := range s.view.Nodes {
+		for _, rank := range s.ranks[node] {
+			if rank.Building != "" {
+				return &checks.Finding{Verdict: checks.Unknown, Nodes: []string{node.Name}, Summary: "the time ended while a rank was compiling",
+					Got: rank.Building, Remedy: []fix.Command{fix.Note("Give the rehearsal more time with --rehearse-time.")}}
+			}
+		}
+	}
+	return nil
+}
+
+// blame returns the finding for a rehearsal that failed. The order of the rules is the order in
+// which evidence counts: what a node reports about itself comes before what others report about
+// it.
+func (s scene) blame() checks.Finding {
+	for _, rule := range []func(scene) *checks.Finding{
+		scene.launcherFirst, scene.beforeMeeting, scene.endedFirst, scene.neverBegan, scene.unanswered, scene.failedLater, scene.launcherLater,
+	} {
+		if f := rule(s); f != nil {
+			return *f
+		}
+	}
+	return checks.Finding{Summary: "the launch does not finish", Got: s.stages(), Want: "every rank finishes"}
+}
+
+// aheadBy is by how many seconds one node must fail before all others to be blamed for their
+// failures.
+const aheadBy = 2.0
+
+// launcherFirst blames nodes whose launcher failed without starting a rank, before the launchers
+// of the others.
+func (s scene) launcherFirst() *checks.Finding {
+	var bad []program
+	for _, p := range s.programs() {
+		if p.node != nil && p.ExitCode != 0 && p.Problem != "still running" && len(s.ranks[p.node]) == 0 {
+			bad = append(bad, p)
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(bad, func(a, b program) int { return cmp.Compare(a.Seconds, b.Seconds) })
+	bad = slices.DeleteFunc(bad, func(p program) bool { return p.Seconds > bad[0].Seconds+aheadBy })
+	var nodes []string
+	for _, p := range bad {
+		nodes = append(nodes, p.node.Name)
+	}
+	return &checks.Finding{Nodes: nodes, Summary: "the launcher fails before it starts a rank", Got: bad[0].complaint(), Want: "the launcher starts its ranks"}
+}
+
+// complaint returns how a launcher ended, and the last line of its output.
+func (p program) complaint() string {
+	how := cmp.Or(p.Problem, fmt.Sprintf("exit code %d", p.ExitCode))
+	if line := lastLine(p.Output); line != "" {
+		how += ": " + line
+	}
+	return how
+}
+
+func lastLine(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	if len(last) > 200 {
+		last = strings.ToValidUTF8(last[:200], "") + "…"
+	}
+	return last
+}
+
+// beforeMeeting blames nodes whose ranks failed by themselves before they met the others.
+func (s scene) beforeMeeting() *checks.Finding {
+	return s.first(func(rank facts.RehearsedRank) bool {
+		return rank.End == facts.EndFailed && slices.Contains([]string{"start", facts.StageImport, "device"}, rank.Stage)
+	})
+}
+
+// first returns the finding for the ranks that fail like the first rank that a rule accepts: in the
+// same stage and with the same kind of error.
+func (s scene) first(accepts func(facts.RehearsedRank) bool) *checks.Finding {
+	var first *facts.RehearsedRank
+	for _, node := range s.view.Nodes {
+		for i, rank := range s.ranks[node] {
+			if accepts(rank) && (first == nil || rank.At < first.At) {
+				first = &s.ranks[node][i]
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	f := &checks.Finding{Summary: "a rank fails in the stage " + first.Stage, Got: cmp.Or(first.Error, first.End), Want: "every rank finishes"}
+	for _, node := range s.view.Nodes {
+		if slices.ContainsFunc(s.ranks[node], func(rank facts.RehearsedRank) bool {
+			return accepts(rank) && rank.Stage == first.Stage && rank.Error == first.Error && rank.At < first.At+aheadBy
+		}) {
+			f.Nodes = append(f.Nodes, node.Name)
+		}
+	}
+	return f
+}
+
+// endedFirst blames a node whose ranks were terminated before anything else failed.
+func (s scene) endedFirst() *checks.Finding {
+	earliest := 0.0
+	for _, node := range s.view.Nodes {
+		for _, rank := range s.ranks[node] {
+			if rank.End == facts.EndFailed && (earliest == 0 || rank.At < earliest) {
+				earliest = rank.At
+			}
+		}
+	}
+	f := s.first(func(rank facts.RehearsedRank) bool {
+		return (rank.End == facts.EndTerminated || rank.End == facts.EndAbandoned) && (earliest == 0 || rank.At+aheadBy < earliest)
+	})
+	if f == nil || len(f.Nodes) == len(s.view.Nodes) {
+		return nil
+	}
+	f.Summary, f.Want = "something on the node ends the ranks", "the ranks run until they finish"
+	return f
+}
+
+// neverBegan blames nodes without any rank, if other nodes have ranks.
+func (s scene) neverBegan() *checks.Finding {
+	var without []string
+	began := 0
+	for _, node := range s.view.Nodes {
+		if began += len(s.ranks[node]); len(s.ranks[node]) == 0 {
+			without = append(without, node.Name)
+		}
+	}
+	p := s.view.Head.Rehearsed.Program
+	switch {
+	case began == 0 && p != nil && (p.ExitCode != 0 || p.Problem != ""):
+		return &checks.Finding{Summary: "the launcher fails before it starts a rank", Got: program{p, nil}.complaint(), Want: "the launcher starts its ranks"}
+	case began == 0 || len(without) == 0:
+		return nil
+	}
+	f := &checks.Finding{Nodes: without, Summary: "no rank starts", Want: "ranks start on every node"}
+	if p != nil {
+		f.Got = lastLine(s.linesOf(p.Output, without))
+	}
+	return f
+}
+
+// linesOf returns the lines of pdsh's output that begin with the name of a node.
+func (s scene) linesOf(output string, nodes []string) string {
+	var found []string
+	for line := range strings.Lines(output) {
+		name, _, isPrefixed := strings.Cut(line, ": ")
+		if isPrefixed && slices.ContainsFunc(nodes, func(node string) bool { return hostfile.Bare(node) == name }) {
+			found = append(found, line)
+		}
+	}
+	return strings.Join(found, "")
+}
+
+// unanswered blames the node that is an end of every connection without an answer.
+func (s scene) unanswered() *checks.Finding {
+	type pair struct{ from, to *facts.Node }
+	var pairs []pair
+	var got []string
+	for _, node := range s.view.Nodes {
+		for _, rank := range s.ranks[node] {
+			for _, socket := range rank.Stalled {
+				to := s.owner(socket.Remote)
+				if at := (pair{node, to}); !slices.Contains(pairs, at) {
+					pairs = append(pairs, at)
+					got = append(got, fmt.Sprintf("%s has no answer from %s (%s)", node.Name, socket.Remote, socket.State))
+				}
+			}
+		}
+	}
+	if pairs == nil {
+		return nil
+	}
+	f := &checks.Finding{Summary: "a connection gets no answer", Got: strings.Join(got[:min(len(got), 3)], ", "), Want: "every rank reaches every other"}
+	ends := map[*facts.Node]int{}
+	for _, p := range pairs {
+		ends[p.from]++
+		if p.to != nil && p.to != p.from {
+			ends[p.to]++
+		}
+	}
+	for _, node := range s.view.Nodes {
+		if ends[node] == len(pairs) {
+			f.Nodes = append(f.Nodes, node.Name)
+		}
+	}
+	if f.Nodes == nil {
+		for _, node := range s.view.Nodes {
+			if ends[node] > 0 {
+				f.Nodes = append(f.Nodes, node.Name)
+			}
+		}
+	}
+	return f
+}
+
+// owner returns the node that has the address of an endpoint, nil for none.
+func (s scene) owner(endpoint string) *facts.Node {
+	at := strings.LastIndex(endpoint, ":")
+	if at < 0 {
+		return nil
+	}
+	host := strings.Trim(endpoint[:at], "[]")
+	for _, node := range s.view.Nodes {
+		for _, address := range names.AddressesOf(node) {
+			if address.String() == host {
+				return node
+			}
+		}
+	}
+	return nil
+}
+
+// failedLater blames the ranks that failed first after they had met.
+func (s scene) failedLater() *checks.Finding {
+	return s.first(func(rank facts.RehearsedRank) bool { return rank.End == facts.EndFailed })
+}
+
+// launcherLater reports a launcher that failed although all its ranks finished, or did not say why
+// they ended.
+func (s scene) launcherLater() *checks.Finding {
+	for _, p := range s.programs() {
+		if p.ExitCode == 0 || p.Problem == "still running" {
+			continue
+		}
+		f := &checks.Finding{Summary: "the launcher fails", Got: p.complaint(), Want: "exit code 0"}
+		if p.node != nil {
+			f.Nodes = []string{p.node.Name}
+		}
+		return f
+	}
+	return nil
+}
+
+// stages returns how far the ranks of each node came.
+func (s scene) stages() string {
+	nodes := map[string][]string{}
+	var order []string
+	for _, node := range s.view.Nodes {
+		stage := "no rank"
+		for _, rank := range s.ranks[node] {
+			stage = "stage " + rank.Stage
+			if rank.End == facts.EndFinished {
+				stage = "finished"
+			}
+		}
+		if nodes[stage] == nil {
+			order = append(order, stage)
+		}
+		nodes[stage] = append(nodes[stage], node.Name)
+	}
+	return strings.Join(text.Map(order, func(stage string) string { return hostfile.Fold(nodes[stage]) + ": " + stage }), ", ")
+}
+
+// explained completes a finding with the cause that the output shows. If another check has failed
+// on these nodes, the finding shares that check's cause.
+func (s scene) explained(f checks.Finding) checks.Finding {
+	causes := s.view.Head.Rehearsed.Causes
+	if f.Nodes == nil && len(causes) > 0 {
+		f.Nodes = s.known(causes[0].Nodes)
+	}
+	cause := ""
+	if len(causes) > 0 {
+		cause = causes[0].Check
+		f.Got += "; the output shows: " + causes[0].Summary
+		for _, line := range causes[0].Fix {
+			f.Remedy = append(f.Remedy, fix.Said(line))
+		}
+	}
+	f.SharesCause = s.sharedWith(f.Nodes, cause)
+	return f
+}
+
+// known returns the nodes of the launch with the given names or short names.
+func (s scene) known(given []string) (known []string) {
+	for _, node := range s.view.Nodes {
+		if slices.Contains(given, node.Name) || slices.Contains(given, hostfile.Bare(node.Name)) {
+			known = append(known, node.Name)
+		}
+	}
+	return known
+}
+
+// sharedWith returns the check that has failed with the same cause, "" for none. The check that
+// the output points to comes first, then the first check that fails one of the nodes, then, if no
+// node is blamed, the first check that fails any.
+func (s scene) sharedWith(nodes []string, pointedTo string) string {
+	for _, check := range append([]string{pointedTo}, s.before...) {
+		if check == "" {
+			continue
+		}
+		failing := s.view.Failing(check)
+		if len(failing) > 0 && (len(nodes) == 0 || check == pointedTo || slices.ContainsFunc(nodes, func(node string) bool { return failing[node] })) {
+			return check
+		}
+	}
+	return ""
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rehearse is the part of one machine in the rehearsal of a launch: the user's own launcher
+// runs with a stand-in script in place of the training.
+//
+// On each node an agent puts the stand-in script into a private directory, starts the launcher if
+// the command is typed on every node, and passes on what the ranks report. It ends everything when
+// its own connection ends. The package does not evaluate what the ranks report.
+package rehearse
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"preflight/drill/smoke"
+	"preflight/facts"
+)
+
+// Play delivers the stand-in script to a node.
+type Play struct {
+	ID   string `json:"id"`   // the rehearsal's ID, which no other text on the node contains
+	Dir  string `json:"dir"`  // an existing directory
+	Name string `json:"name"` // name of the user's script
+	Text string `json:"text"` // the stand-in script
+}
+
+// Path returns the path of the stand-in script on every node.
+func (p Play) Path() string { return filepath.Join(p.own(), p.Name) }
+
+// own returns the private directory of the rehearsal.
+func (p Play) own() string { return filepath.Join(p.Dir, p.ID) }
+
+// News is what a node reports during a rehearsal.
+type News struct {
+	Undelivered string `json:"undelivered,omitempty"` // why the script could not be put in its place
+	Lines       []Line `json:"lines,omitempty"`       // new lines of the ranks
+	// Ended means that the launcher that was started on this node has ended.
+	Ended bool `json:"ended,omitempty"`
+}
+
+// Line is a line of JSON that a rank of the stand-in script writes to its file.
+type Line struct {
+	PID     int                     `json:"pid"` // from the name of the file
+	Rank    string                  `json:"rank"`  // "" if the launcher has set none
+	Local   string                  `json:"local"` // "" if the launcher has set none
+	Event   string                  `json:"event"`
+	Stage   string                  `json:"stage"`
+	Seconds float64                 `json:"seconds,omitempty"`
+	Error   string                  `json:"error,omitempty"`
+	Trace   string                  `json:"trace,omitempty"`
+	How     string                  `json:"how,omitempty"`
+	What    string                  `json:"what,omitempty"`
+	Detail  string                  `json:"detail,omitempty"`
+	Idle    bool                    `json:"idle,omitempty"`
+	Sockets []facts.RehearsedSocket `json:"sockets,omitempty"`
+}
+
+// shm is the directory in which libraries create shared memory.
+const shm = "/dev/shm"
+
+// lookTime is the time between two looks at the files of the ranks.
+const lookTime = 200 * time.Millisecond
+
+// plays maps the IDs of the rehearsals of this process to their state.
+var plays = struct {
+	sync.Mutex
+	of map[string]*play
+}{of: map[string]*play{}}
+
+type play struct {
+	Play
+	before smoke.Segments // shared memory that existed before the rehearsal
+
+	mu      sync.Mutex
+	read    map[string]int // how many bytes of each rank's file were read
+	program *Program       // nil if none was started
+	isOver  bool
+}
+
+// Hold delivers the script and reports, and then reports everything new until ctx ends. Then it
+// ends all processes of the rehearsal and removes its files, unless a [Cue] has done so.
+func (p Play) Hold(ctx context.Context, report func(News) error) error {
+	own := &play{Play: p, read: map[string]int{}, before: smoke.SharedMemory(shm)}
+	if err := own.deliver(); err != nil {
+		return report(News{Undelivered: err.Error()})
+	}
+	plays.Lock()
+	plays.of[p.ID] = own
+	plays.Unlock()
+	defer func() {
+		own.end()
+		plays.Lock()
+		delete(plays.of, p.ID)
+		plays.Unlock()
+	}()
+	if err := report(News{}); err != nil {
+		return err
+	}
+	told := false
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookTime):
+		}
+		own.mu.Lock()
+		news := News{Ended: !own.isOver && own.program != nil && own.program.HasEnded()}
+		news.Lines = own.lines()
+		own.mu.Unlock()
+		if len(news.Lines) > 0 || news.Ended && !told {
+			told = told || news.Ended
+			if err := report(news); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// deliver writes the script. It needs a directory that does not exist yet, so that nobody else can
+// have put anything into it.
+func (p *play) deliver() error {
+	if err := os.Mkdir(p.own(), 0o700); err != nil {
+		return err
+	}
+	err := os.WriteFile(p.Path(), []byte(p.Text), 0o600)
+	if err != nil {
+		os.RemoveAll(p.own())
+	}
+	return err
+}
+
+// lines returns the complete lines that the ranks have written since the last call.
+func (p *play) lines() (all []Line) {
+	files, _ := filepath.Glob(filepath.Join(p.own(), "rank-*")) // never fails, because the ID has no special character
+	for _, name := range files {
+		file, err := os.Open(name)
+		if err != nil {
+			continue // removed since
+		}
+		_, _ = file.Seek(int64(p.read[name]), io.SeekStart)
+		text, _ := io.ReadAll(io.LimitReader(file, 256<<10)) // the rest comes with the next look
+		file.Close()
+		for line := range bytes.Lines(text) {
+			if !bytes.HasSuffix(line, []byte("\n")) {
+				break
+			}
+			p.read[name] += len(line)
+			var l Line
+			if json.Unmarshal(line, &l) == nil {
+				l.PID, _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(name), "rank-"))
+				all = append(all, l)
+			}
+		}
+	}
+	return all
+}
+
+// Cue tells a node to start a launcher, or to end the rehearsal.
+type Cue struct {
+	ID      string          `json:"id"`
+	Command []string        `json:"command,omitempty"` // starts this launcher; empty to end the rehearsal
+	Dir     string          `json:"dir,omitempty"`     // its working directory
+	Env     []facts.Setting `json:"env,omitempty"`     // variables in addition to the login's
+	// Python is the path of the launch's interpreter, "" if unknown. A launcher without a path is
+	// taken from its directory if it is there, because the environment that is active where the
+	// user types the command may not be active in this process.
+	Python string `json:"python,omitempty"`
+}
+
+// Done is the answer to a cue.
+type Done struct {
+	Problem string                  `json:"problem,omitempty"`
+	Program *facts.RehearsedProgram `json:"program,omitempty"`
+	Lines   []Line                  `json:"lines,omitempty"`
+	Ending  []string                `json:"ending,omitempty"`
+	Left    []string                `json:"left,omitempty"`
+}
+
+// Run carries out the cue.
+func (c Cue) Run(context.Context) Done {
+	plays.Lock()
+	own := plays.of[c.ID]
+	plays.Unlock()
+	if own == nil {
+		return Done{Problem: "the rehearsal has ended"}
+	}
+	if len(c.Command) == 0 {
+		return own.end()
+	}
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if own.isOver || own.program != nil {
+		return Done{Problem: "the rehearsal has ended"}
+	}
+	if beside := filepath.Join(filepath.Dir(c.Python), c.Command[0]); c.Python != "" && !strings.Contains(c.Command[0], "/") {
+		if _, err := os.Stat(beside); err == nil {
+			c.Command[0] = beside
+		}
+	}
+	own.program = Start(c.ID, c.Command, c.Dir, c.Env)
+	return Done{Program: own.program.Facts()}
+}
+
+// end ends all processes of the rehearsal on this node and removes its files. Further calls do
+// nothing.
+func (p *play) end() (done Done) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.isOver {
+		return Done{Problem: "the rehearsal has ended"}
+	}
+	p.isOver = true
+	swept := Sweep(p.ID)
+	done.Ending, done.Left = swept.Ended, swept.Left
+	if p.program != nil {
+		p.program.await(2 * time.Second)
+		done.Program = p.program.Facts()
+	}
+	done.Lines = p.lines()
+	if err := os.RemoveAll(p.own()); err != nil {
+		done.Left = append(done.Left, err.Error())
+	}
+	done.Left = append(done.Left, smoke.RemoveSince(shm, p.before)...)
+	return done
+}
