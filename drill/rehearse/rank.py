@@ -704,7 +704,7 @@ def main():
         rehearse()
     except BaseException as e:
         trace = traceback.format_exc()
-        say("failed", error=("%s: %s" % (type(e).__name__, e))[:1500], trace=trace[-2000:], detail=detail)
+        say("failed", error=("%s: %s" % (type(e).__name__, e))[:1500], trace="".join(traceback.format_tb(e.__traceback__))[-2000:], detail=detail)
         stage = "failed"
         sys.stderr.write(trace)
         sys.stderr.flush()
