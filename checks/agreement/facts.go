@@ -17,6 +17,7 @@ import (
 	"preflight/checks/names"
 	"preflight/facts"
 	"preflight/internal/text"
+	"preflight/launch"
 )
 
 // knownFacts returns the facts that nodes report, each with a pattern that matches its paths.
@@ -204,3 +205,132 @@ func ValidWaiver(w checks.Waiver) error {
 
 // everyFact is the fact of a waiver that covers all findings of a check that reports single facts.
 const everyFact = "*"
+
+// LeftOut is the reason why a check does not run on a normalized snapshot.
+const LeftOut = "a normalized snapshot leaves out the facts that this check needs"
+
+// Lasting returns a catalogue for normalized snapshots. Its checks do not use facts that such
+// snapshots leave out.
+func Lasting(catalogue []checks.Check) []checks.Check {
+	judged := slices.Clone(catalogue)
+	for i := range judged {
+		check := &judged[i]
+		lasting := slices.DeleteFunc(slices.Clone(check.Needs), func(s facts.Section) bool { return isGone(check, s) })
+		if len(lasting) < len(check.Needs) {
+			check.Needs = lasting // the check is still skipped if the run did not collect one of these sections
+			check.Run = func(checks.View) []checks.Finding { return nil }
+			check.Undecided = LeftOut
+		}
+		if check.Volatile {
+			check.Undecided = LeftOut
+		}
+	}
+	return judged
+}
+
+// Lasts reports whether a normalized snapshot contains any of the facts that a check needs.
+func Lasts(check checks.Check) bool {
+	return check.FromPolicy || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return !isGone(&check, s) })
+}
+
+func isGone(c *checks.Check, s facts.Section) bool {
+	return slices.Contains(facts.Momentary, s) || c.OnHead && s != facts.SectionLauncher
+}
+
+// LastingLaunch returns a launch without the fields that depend on the shell and the directory in
+// which the user typed the command.
+func LastingLaunch(p launch.Prediction) launch.Prediction {
+	p.WorkDir, p.Exports, p.Command, p.CommandEnv = "", nil, nil, nil
+	p.Script, p.Arguments, p.Files, p.Places, p.Models, p.Config, p.NodeLocal = "", nil, nil, nil, nil, nil, false
+	return p
+}
+
+// LastingFleet returns a fleet from a normalized snapshot in the form that the checks expect. Its
+// nodes are in the order of the launch, not in the order of the file. The sections of
+// facts.Momentary are marked as not collected.
+func LastingFleet(fleet facts.Fleet, prediction launch.Prediction) facts.Fleet {
+	place := map[string]int{}
+	for i, host := range prediction.Hosts {
+		place[host.Name] = i
+	}
+	fleet.Nodes = slices.Clone(fleet.Nodes)
+	slices.SortStableFunc(fleet.Nodes, func(a, b facts.Node) int { return place[a.Name] - place[b.Name] })
+	notTried := map[facts.Section]string{}
+	maps.Copy(notTried, fleet.NotTried)
+	for _, section := range facts.Momentary {
+		notTried[section] = LeftOut
+	}
+	fleet.NotTried = notTried
+	return fleet
+}
+
+// Uncompared is a set of facts that a saved run records, but that preflight never compares with the
+// same node's earlier values.
+type Uncompared struct{ Facts, Why string }
+
+// NeverCompared lists facts that naturally differ between nodes and whose changes mean nothing. All
+// other facts are compared.
+var NeverCompared = []Uncompared{
+	{"env.nccl.*.source", "the value is compared, wherever it is set"},
+	{"env.vars.*.source", "the value is compared, wherever it is set"},
+	{"gpu.driver", "gpu.devices and nvml.cards describe the same GPUs, and the firmware numbers the bus"},
+	{"gpu.on_bus", "gpu.devices and nvml.cards describe the same GPUs, and the firmware numbers the bus"},
+	{"gpu.xids_unread", "it says only that the account could not read the log"},
+	{"ib.devices.*.path", "the firmware numbers the bus"},
+	{"ib.devices.*.ports.*.gids", "derived from guid and addresses, which are compared"},
+	{"ib.devices.*.ports.*.lid", "assigned again by the subnet manager"},
+	{"ib.devices.*.verbs", "numbered at boot"},
+	{"net.routes", "they follow the interfaces, which are compared; node-mesh tests where they lead"},
+	{"nvml.cards.*.address", "the firmware numbers the bus; uuid identifies a GPU"},
+	{"nvml.cards.*.failure.call", "failure.kind is compared"},
+	{"nvml.cards.*.failure.code", "failure.kind is compared"},
+	{"nvml.cards.*.failure.text", "failure.kind is compared"},
+	{"nvml.cards.*.minor", "numbered when the driver is loaded"},
+	{"nvml.cards.*.nvlinks.remotes", "the firmware numbers the bus"},
+	{"nvml.cards.*.serial", "uuid identifies a GPU"},
+	{"nvml.failure.call", "failure.kind is compared"},
+	{"nvml.failure.code", "failure.kind is compared"},
+	{"nvml.failure.text", "failure.kind is compared"},
+	{"nvml.hidden", "nvml.cards lists what a session sees"},
+	{"nvml.unshown", "nvml.cards lists what a session sees"},
+	{"python.unfound", "python.packages is compared, and the list of modules follows the script"},
+	{"ssh.cause", "whether a node is reached, and why not, is compared as such"},
+	{"ssh.detail.*", "whether a node is reached, and why not, is compared as such"},
+	{"ssh.message", "whether a node is reached, and why not, is compared as such"},
+	{"ssh.openssh", "it follows the ssh configuration of the user who launches"},
+	{"ssh.stage", "whether a node is reached, and why not, is compared as such"},
+	{"ssh.user", "host.user is compared"},
+	{"toolchain.lock", "a running build holds it"},
+}
+
+// leftOut returns the patterns of NeverCompared by section. A single pattern for all sections would
+// dominate the time of a comparison.
+var leftOut = sync.OnceValue(func() map[string]*regexp.Regexp {
+	bySection := map[string][]string{}
+	for _, left := range NeverCompared {
+		section, _, _ := strings.Cut(left.Facts, ".")
+		bySection[section] = append(bySection[section], PathPattern(left.Facts, ".+").String())
+	}
+	patterns := map[string]*regexp.Regexp{}
+	for section, any := range bySection {
+		patterns[section] = regexp.MustCompile(strings.Join(any, "|"))
+	}
+	return patterns
+})
+
+func isLeftOut(path string) bool {
+	section, _, _ := strings.Cut(path, ".")
+	pattern := leftOut()[section]
+	return pattern != nil && pattern.MatchString(path)
+}
+
+// OwnFacts returns the facts that naturally differ between nodes and that preflight compares with
+// the same node's earlier values.
+var OwnFacts = sync.OnceValue(func() (paths []string) {
+	for _, d := range facts.DescribedOwn() {
+		if !isLeftOut(d.Path) {
+			paths = append(paths, d.Path)
+		}
+	}
+	return paths
+})

@@ -8,9 +8,12 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -110,4 +113,101 @@ func named(path string, node *facts.Node, findings []checks.Finding) bool {
 	return slices.ContainsFunc(findings, func(f checks.Finding) bool {
 		return slices.Contains(f.Nodes, node.Name) && strings.Contains(f.Got, path)
 	})
+}
+
+var EnvSame = checks.Check{
+	ID:       "env-same",
+	Severity: checks.Error,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionEnv},
+	Run:      judgeSameEnv,
+}
+
+var compared = []string{"NCCL", "TORCH", "GLOO", "TP", "UCX", "FI", "CUDA"}
+
+func judgeSameEnv(view checks.View) []checks.Finding {
+	names := map[string]bool{}
+	for _, node := range view.Nodes {
+		for _, s := range ranks.Settings(view, node) {
+			names[s.Name] = names[s.Name] || slices.Contains(compared, prefixOf(s.Name))
+		}
+	}
+	settings := map[string][]compare.Comparison{} // comparisons by the consequence of a difference; "" stands for an error
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !names[name] || tables().MayDiffer[name] || endsRanks(view, name) {
+			continue // env-sane reports a value that ends the ranks
+		}
+		wouldSee := ""
+		if why := ranks.Unread(view, name); why != "" {
+			wouldSee = "nothing: " + why
+		} else if !tables().MustAgree[name] {
+			wouldSee = "nothing for certain: the ranks have different settings"
+		}
+		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return ranks.Env(view, n).Get(name).Value })
+		settings[wouldSee] = append(settings[wouldSee], value)
+	}
+	var findings []checks.Finding
+	for _, wouldSee := range slices.Sorted(maps.Keys(settings)) {
+		for _, f := range settingFindings(view, settings[wouldSee]) {
+			if wouldSee != "" {
+				f.Verdict, f.WouldSee = checks.Warn, wouldSee
+			}
+			findings = append(findings, f)
+		}
+	}
+	return append(findings, rareFiles(view, findings)...)
+}
+
+func settingFindings(view checks.View, all []compare.Comparison) []checks.Finding {
+	var findings []checks.Finding
+	for i, c := range all {
+		all[i].Among = compare.AsStated(view, compare.AsStated(view, c.Among, "env.vars."+c.Name+".value"), "env.nccl."+c.Name+".value")
+	}
+	byName := map[string]*facts.Node{}
+	for _, node := range view.Nodes {
+		byName[node.Name] = node
+	}
+	for _, d := range compare.Differences(all...) {
+		var commands []fix.Command
+		for i, dev := range d.Deviations {
+			files := map[string][]string{}
+			for _, node := range d.Nodes {
+				setting := ranks.Env(view, byName[node]).Get(dev.Name)
+				if strings.HasPrefix(setting.Source, "/") {
+					files[setting.Source] = append(files[setting.Source], node)
+				}
+				commands = append(commands, settingFix(view, setting, dev)...)
+			}
+			for _, file := range slices.Sorted(maps.Keys(files)) {
+				d.Deviations[i].Got += " (from " + file + " on " + hostfile.Fold(files[file]) + ")"
+			}
+		}
+		f := d.Finding("settings")
+		slices.SortFunc(commands, fix.Compare)
+		f.Remedy = slices.CompactFunc(commands, fix.Command.Is)
+		either := remedy.EitherWay(d, func(d compare.Difference) (commands []fix.Command) {
+			for _, dev := range d.Deviations {
+				commands = append(commands, settingFix(view, ranks.Env(view, byName[d.Nodes[0]]).Get(dev.Name), dev)...)
+			}
+			return commands
+		})
+		if either != nil {
+			f.Remedy = either
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// settingFix returns the commands that give every rank the same value of a setting. They set the
+// value of most nodes for every rank, because .deepspeed_env overrides a node's own environment, or
+// they remove the setting where it is set.
+func settingFix(view checks.View, setting facts.Setting, dev compare.Deviation) []fix.Command {
+	switch {
+	case dev.Want != "":
+		return []fix.Command{ranks.ExportLine(view.Launch, dev.Name, dev.Want)}
+	case setting.Name == "":
+		return nil // there is no majority, and the setting is not set on this node
+	}
+	return ranks.TakeOut(view, setting)
 }

@@ -3,13 +3,18 @@
 package ssh
 
 import (
+	"bytes"
 	"cmp"
+	_ "embed"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
 
 	"preflight/checks"
 	"preflight/checks/fix"
@@ -254,4 +259,66 @@ func fillIn(template string, values map[string]string) (string, bool) {
 		return value
 	})
 	return text, complete
+}
+
+//go:embed failures.yaml
+var failuresFile []byte
+
+// failureTable is the content of failures.yaml.
+type failureTable struct {
+	Commands  map[string]fix.Command        // the commands by name
+	Checks    map[string]map[string]failure // failures by the check that fails, then by the cause
+	ByStage   map[string]failure            `yaml:"by_stage"` // failures by the cause; the stage of the login decides which check fails
+	Carriers  map[string]map[string]failure // failures by the carrier, then by the cause
+	AllSilent failure                       `yaml:"all_silent"`
+}
+
+// failure describes one way in which preflight can fail to reach a node. The head of failures.yaml
+// explains the fields.
+type failure struct {
+	Verdict  checks.Verdict
+	Blames   blame
+	Summary  string
+	Got      string
+	Want     string
+	NoPlace  bool `yaml:"no_place"`
+	Installs bool
+	Fix      []fix.Command
+	WouldSee string `yaml:"would_see"`
+}
+
+// failures returns the content of failures.yaml. The file is parsed on first use.
+var failures = sync.OnceValue(func() (table failureTable) {
+	decoder := yaml.NewDecoder(bytes.NewReader(failuresFile))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&table); err != nil {
+		panic("checks/ssh: failures.yaml: " + err.Error())
+	}
+	return table
+})
+
+// ofLaunchingMachine lists the causes that are on the launching machine. Their texts do not depend
+// on the carrier, the program that reaches the nodes.
+var ofLaunchingMachine = []string{"head-limit", "head-stood", "head-busy", "interrupted"}
+
+// failureBy returns the failure for a cause if a carrier other than ssh reached the node.
+func failureBy(carrier, cause string) failure {
+	table := failures()
+	own, known := table.Carriers[carrier]
+	if !known {
+		own = table.Carriers["srun"]
+	}
+	families := []map[string]failure{own, table.Checks[enterID], table.Checks["agent-start"]}
+	if carrier == "mpirun" { // mpirun itself uses ssh, so ssh's failures apply
+		families = append(families, table.Checks["ssh-reach"], table.Checks["ssh-host-key"], table.Checks["ssh-login"], table.Checks["ssh-shell"])
+	}
+	for _, causes := range families {
+		if what, known := causes[cause]; known {
+			return what
+		}
+	}
+	if slices.Contains(ofLaunchingMachine, cause) {
+		return table.Checks["ssh-reach"][cause]
+	}
+	return own["unexpected"]
 }

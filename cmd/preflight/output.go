@@ -12,13 +12,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/internal/secret"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/report"
 	"preflight/report/formats"
@@ -111,4 +115,98 @@ func printAnswer[Report any](format string, seen Report, text func(io.Writer, Re
 		err = exitCode(code)
 	}
 	return err
+}
+
+// noHostsGiven reports whether there is nothing to check because no option and no file names hosts.
+func noHostsGiven(err error) bool {
+	line, is := errors.AsType[*hostfile.LineError](err)
+	return is && line.File == hostfile.DefaultPath && errors.Is(line, fs.ErrNotExist)
+}
+
+// firstSteps returns the error of `preflight` without arguments, which shows what to type.
+func firstSteps() error {
+	return usage.WithHint(errors.New("no nodes: there is no ./hostfile and no "+hostfile.DefaultPath), `preflight -H /path/to/hostfile                                # the nodes of a DeepSpeed hostfile
+  preflight -w 'node[01-16]'                                    # nodes by name
+  preflight -- deepspeed --hostfile /path/to/hostfile train.py  # check this command, then start it`)
+}
+
+// nextCommand returns the command to type after a run. It runs the failed checks, for use after the
+// fixes, then all checks, then the launch. nextCommand returns "" if the report does not determine
+// the next step.
+//
+// The result is the command that was typed, with changes. Options that belong to the launch come
+// after the "--": see [launchFlagNames].
+func nextCommand(cmd *cobra.Command, r checks.Report) string {
+	typed := typedFlags(cmd, func(flag *pflag.Flag) bool { return flag.Name != "only" && flag.Name != "skip" })
+	failed := failing(r)
+	partial := cmd.Flags().Changed("only") || cmd.Flags().Changed("skip")
+	switch {
+	case r.Interrupted:
+		return ""
+	case len(failed) > 0:
+		return fmt.Sprintf("preflight%s --only %s   # after the fixes: re-runs only the failed checks", typed, strings.Join(failed, ","))
+	case r.ExitCode == exitTrouble && !cmd.Flags().Changed("verbose"):
+		return fmt.Sprintf("preflight%s -v   # shows why each check is unknown", typedFlags(cmd, anyFlag))
+	case r.ExitCode != exitPass:
+		return ""
+	case partial:
+		return fmt.Sprintf("preflight%s   # also runs the checks that were left out", typed)
+	case r.Launch.HostsFile == "" || r.Launch.Torchrun() || !report.ProgramInSight(r):
+		return "" // the program that starts the ranks is unknown
+	}
+	before := typedFlags(cmd, func(flag *pflag.Flag) bool { return flag.Name != "hostfile" && !decidedByCommand(flag) })
+	behind := typedFlags(cmd, decidedByCommand)
+	return fmt.Sprintf("preflight%s -- deepspeed --hostfile %s%s train.py …   # checks this command, then starts it", before, text.Quote(r.Launch.HostsFile), behind)
+}
+
+// rehearsalOf returns the command that also rehearses the launch of a run that found it ready. It
+// returns "" if the launch was rehearsed, or is not ready.
+func rehearsalOf(cmd *cobra.Command, r checks.Report) string {
+	if r.ExitCode != exitPass || r.Interrupted || cmd.Flags().Changed("rehearse") {
+		return ""
+	}
+	words := cmd.Flags().Args()
+	return fmt.Sprintf("preflight --rehearse%s -- %s   # proves it: runs the command with a stand-in for the training", typedFlags(cmd, anyFlag), strings.Join(text.Map(secret.Arguments(words), text.Quote), " "))
+}
+
+// failing returns the checks that make a run fail, in the order of the run's report.
+func failing(r checks.Report) (ids []string) {
+	for _, outcome := range r.Checks {
+		if outcome.Verdict == checks.Fail || r.Strict && outcome.Verdict == checks.Warn {
+			ids = append(ids, outcome.Check)
+		}
+	}
+	return ids
+}
+
+func anyFlag(*pflag.Flag) bool { return true }
+
+// typedFlags returns the given flags as they were typed, each after a space.
+func typedFlags(cmd *cobra.Command, which func(*pflag.Flag) bool) string {
+	var all strings.Builder
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if !which(flag) {
+			return
+		}
+		for _, value := range flagValues(flag) {
+			switch {
+			case flag.Value.Type() == "bool" && value == "true":
+				all.WriteString(" " + spelled(flag))
+			case flag.Value.Type() == "bool" || flag.NoOptDefVal != "":
+				all.WriteString(" --" + flag.Name + "=" + text.Quote(value))
+			default:
+				all.WriteString(" " + spelled(flag) + " " + text.Quote(value))
+			}
+		}
+	})
+	return all.String()
+}
+
+// offer prints the next command below a report that is printed as text, except in quiet mode.
+func (c Config) offer(next string) {
+	toRead := func(o outputs.Output) bool { return o.Printed() && o.Format == formats.Text }
+	if next == "" || c.Quiet || !slices.ContainsFunc(c.outputs(), toRead) {
+		return
+	}
+	fmt.Printf("next          %s\n", printable(next))
 }

@@ -3,14 +3,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"preflight"
 	"preflight/cmd/preflight/internal/agents"
@@ -165,4 +169,114 @@ func (c Config) inside() func(node string) []string {
 		}
 		return nil
 	}
+}
+
+func slurmFlags(flags *pflag.FlagSet) {
+	flags.String("jobid", "", "check the nodes of this Slurm job, which must be a running job of yours (default: the job you are in)")
+	flags.String("callback", "", "with --via srun: address that the agents connect to (default: any local address, with a port from Slurm's SrunPortRange)")
+	flags.String("container-image", "", "with --via srun: image to pass to srun (pyxis); its first import counts towards --timeout")
+	flags.String("container-name", "", "with --via srun: container name to pass to srun (pyxis)")
+	flags.String("container-mounts", "", "with --via srun: mounts to pass to srun (pyxis)")
+	flags.String("container-workdir", "", "with --via srun: working directory to pass to srun (pyxis)")
+}
+
+// slurmJob checks the value of --jobid.
+func slurmJob(text string) error {
+	if !srun.IsJob(text) {
+		return errors.New("must be the number of a job, as squeue shows it: 118, or 118_3 for a task of an array")
+	}
+	return nil
+}
+
+// callback checks the value of --callback.
+func callback(text string) error {
+	host, number, err := net.SplitHostPort(text)
+	if err != nil || host == "" {
+		return errors.New("must be HOST:PORT, such as 10.0.0.1:29400")
+	}
+	return port(number)
+}
+
+// askForJob asks Slurm for the job of --jobid.
+func (c *Config) askForJob(ctx context.Context, command []string) error {
+	if words := c.pyxis(); words != nil && c.Via != srun.Name {
+		return usage.WithHint(fmt.Errorf("needs --via srun: %s", strings.Join(words, ", ")), "add --via srun, or use --in for other containers")
+	}
+	switch {
+	case c.JobID == "":
+		c.slurm = srun.Own()
+		return nil
+	case c.Via == kubectl.Name:
+		return usage.WithHint(fmt.Errorf("%s conflicts with --via kubectl", c.origin("jobid")), "leave one of the two out")
+	case len(command) > 0 && !c.DryRun:
+		return usage.WithHint(fmt.Errorf("%s conflicts with a launch command, which does not start in that job", c.origin("jobid")), "add --dry-run to check only, or run preflight inside the job")
+	}
+	var err error
+	if c.slurm, err = srun.Find(ctx, c.JobID, c.Timeout); err != nil {
+		return usage.WithHint(err, "to list your running jobs: squeue --me --states=RUNNING; to start one: salloc --nodes N preflight --via srun")
+	}
+	return nil
+}
+
+// pyxis returns the options for srun that select the container of a step, one word each.
+func (c Config) pyxis() (words []string) {
+	for _, option := range [][2]string{{"image", c.Image}, {"name", c.Kept}, {"mounts", c.Mounts}, {"workdir", c.Workdir}} {
+		if option[1] != "" {
+			words = append(words, "--container-"+option[0]+"="+option[1])
+		}
+	}
+	return words
+}
+
+func podFlags(flags *pflag.FlagSet) {
+	flags.String("namespace", "", "with --via kubectl: the pods' namespace (default: kubectl's current namespace)")
+	flags.String("context", "", "with --via kubectl: kubectl context (default: the current context)")
+	flags.String("selector", "", "with --via kubectl: label selector for the pods to check, such as app=train")
+	flags.String("job", "", "with --via kubectl: the pods' owner; KIND is job, pytorchjob, mpijob, jobset, leaderworkerset, podgroup or vcjob")
+	flags.String("container", "", "with --via kubectl: the ranks' container (default: the container that kubectl exec enters)")
+}
+
+// askForPods asks the cluster for the pods. The pods are also the hosts of the launch, unless an
+// option or a hostfile names hosts.
+func (c *Config) askForPods(ctx context.Context) error {
+	if c.Via != kubectl.Name {
+		var given []string
+		for _, flag := range [][2]string{{"namespace", c.Namespace}, {"context", c.Context}, {"selector", c.Selector}, {"job", c.Job}, {"container", c.Container}} {
+			if flag[1] != "" {
+				given = append(given, c.origin(flag[0]))
+			}
+		}
+		if given != nil {
+			return usage.WithHint(fmt.Errorf("needs --via kubectl: %s", strings.Join(given, ", ")), "add --via kubectl, or leave this out")
+		}
+		return nil
+	}
+	var err error
+	if c.pods, err = kubectl.New(ctx, kubectl.Options{Namespace: c.Namespace, Context: c.Context, Selector: c.Selector, Job: c.Job, Container: c.Container, Timeout: c.Timeout}); err != nil {
+		return usage.WithHint(fmt.Errorf("--via kubectl: %w", err), "install kubectl, and see preflight help via")
+	}
+	return nil
+}
+
+// podHosts returns the pods as hosts.
+func (c Config) podHosts() ([]hostfile.Host, error) {
+	if c.Selector == "" && c.Job == "" {
+		return nil, usage.WithHint(errors.New("--via kubectl: no pods selected"), "select them with --selector app=train or --job pytorchjob/NAME, or name them in a hostfile or with -w")
+	}
+	hosts, err := c.pods.Hosts()
+	if failure, is := errors.AsType[*remote.Error](err); is {
+		why := fmt.Errorf("--via kubectl: %w", failure.Err)
+		switch failure.Cause {
+		case remote.Interrupted:
+			return nil, why
+		case remote.NotLoggedIn:
+			return nil, usage.WithHint(why, "log in to the cluster; this must succeed: kubectl auth can-i get pods")
+		case remote.Forbidden:
+			return nil, usage.WithHint(why, "ask an administrator for get and list on pods and create on pods/exec in namespace %s; or name the pods with -w, which needs no list", cmp.Or(c.Namespace, "default"))
+		case remote.NoPod:
+			return nil, usage.WithHint(why, "to list all pods: kubectl get pods --all-namespaces --show-labels")
+		}
+		return nil, usage.WithHint(why, "to test the cluster: kubectl cluster-info; to list the known ones: kubectl config get-contexts")
+	}
+	return hosts, err
 }
