@@ -233,10 +233,7 @@ func KnownBad(w io.Writer, entries []checks.KnownBad, style Style) error {
 	for _, entry := range entries {
 		p.line("")
 		p.wrapped("", entry.ID+": "+entry.Says)
-		var when []string
-		for _, name := range slices.Sorted(maps.Keys(entry.When)) {
-			when = append(when, name+" "+entry.When[name])
-		}
+		when := text.Map(slices.Sorted(maps.Keys(entry.When)), func(name string) string { return name + " " + entry.When[name] })
 		p.field("severity", string(entry.Severity))
 		p.field("when", strings.Join(when, ", "))
 		p.field("fixed in", entry.Fixed)

@@ -214,10 +214,7 @@ func (p *page) placement(f Prediction) {
 // spans returns the numbers of ranks in folded form, such as 0-3,6. It returns "none" if there are
 // no ranks.
 func spans(ranks []launch.Rank, number func(launch.Rank) int) string {
-	var numbers []int
-	for _, rank := range ranks {
-		numbers = append(numbers, number(rank))
-	}
+	numbers := text.Map(ranks, number)
 	return cmp.Or(facts.Ranges(numbers), "none")
 }
 

@@ -296,11 +296,7 @@ var CacheLocal = checks.Check{
 		if !slices.ContainsFunc(view.Nodes, func(n *facts.Node) bool { return ranks.Caches(view, n) != nil }) {
 			return checks.Skipped("the launch uses none of the compilers that this check knows")
 		}
-		var findings []checks.Finding
-		for _, crowd := range ranks.CrowdedCaches(view) {
-			findings = append(findings, crowded(view, crowd))
-		}
-		return findings
+		return text.Map(ranks.CrowdedCaches(view), func(crowd ranks.Crowd) checks.Finding { return crowded(view, crowd) })
 	},
 }
 

@@ -321,10 +321,7 @@ func bareNames(nodes []*facts.Node) []string {
 // correctNames returns commands that correct names in /etc/hosts. If the right address is unknown,
 // it returns a command that shows where the wrong answer comes from.
 func correctNames(wrong []wrongName) []fix.Command {
-	var commands []fix.Command
-	for _, w := range wrong[:min(3, len(wrong))] {
-		commands = append(commands, names.Correct(w.name, w.writeDown))
-	}
+	commands := text.Map(wrong[:min(3, len(wrong))], func(w wrongName) fix.Command { return names.Correct(w.name, w.writeDown) })
 	return fix.Steps(commands...)
 }
 

@@ -169,10 +169,7 @@ func (c Config) onlyHosts(saved *checks.Report) error {
 // selectChanges returns the changes that the scopes cover. If a scope covers no change,
 // selectChanges returns an error, and no change of any scope is accepted.
 func selectChanges(changes []checks.Change, scopes []agreement.Scope, file string) (wanted []checks.Change, err error) {
-	var names []string
-	for _, c := range changes {
-		names = append(names, cmp.Or(c.Fact, agreement.NodesTopic))
-	}
+	names := text.Map(changes, func(c checks.Change) string { return cmp.Or(c.Fact, agreement.NodesTopic) })
 	for _, scope := range scopes {
 		if !slices.ContainsFunc(changes, scope.Covers) {
 			err = errors.Join(err, fmt.Errorf("--accept: %s has not changed since %s%s", scope.Name, file, usage.Meant(scope.Name, names)))

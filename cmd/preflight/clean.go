@@ -75,10 +75,7 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 			defer cancel()
 			job.Progress(fleet.Event{Phase: progress.Cleaning, Step: fleet.Began, Node: host.Name})
 			removed, _, err := job.Remote.Clean(ctx, host.Name)
-			var gone []string
-			for _, path := range removed {
-				gone = append(gone, text.Escape(host.Name+": removed "+path))
-			}
+			gone := text.Map(removed, func(path string) string { return text.Escape(host.Name + ": removed " + path) })
 			lines[i], failures[i] = cmp.Or(strings.Join(gone, "\n"), text.Escape(host.Name)+": nothing to remove"), err
 			end := fleet.Event{Phase: progress.Cleaning, Step: fleet.Ended, Node: host.Name}
 			if err != nil {

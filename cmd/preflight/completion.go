@@ -16,6 +16,7 @@ import (
 	"preflight/checks/catalogue"
 	"preflight/drill/smoke"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/remote/kubectl"
 	"preflight/remote/srun"
@@ -194,9 +195,6 @@ func hostsHere(cmd *cobra.Command) (names []string) {
 // completeOutputs completes the format of FORMAT=FILE. If no format fits, the shell completes a
 // file.
 func completeOutputs(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var pairs []cobra.Completion
-	for _, format := range formats.Names() {
-		pairs = append(pairs, format+"=")
-	}
+	pairs := text.Map(formats.Names(), func(format string) cobra.Completion { return format + "=" })
 	return completeLast(typed, ",", pairs), cobra.ShellCompDirectiveNoSpace
 }

@@ -184,10 +184,7 @@ func (c Config) settingsToKeep(cmd *cobra.Command, seen checks.Report) (kept []r
 
 // writePolicy writes the policy, and prints what a run with it would report now.
 func (c Config) writePolicy(cmd *cobra.Command, path string, seen checks.Report) error {
-	var reached []string
-	for _, node := range reachedOf(seen) {
-		reached = append(reached, node.Name)
-	}
+	reached := text.Map(reachedOf(seen), func(node *facts.Node) string { return node.Name })
 	if len(reached) == 0 {
 		return usage.WithHint(errors.New("no node was reached: there is nothing to write a policy from"), "to see why: preflight -H hostfile")
 	}

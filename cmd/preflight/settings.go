@@ -263,10 +263,7 @@ func (c Config) origin(key string) string { return cmp.Or(c.places[key], "--"+ke
 // knownEnvironment refuses unknown PREFLIGHT_ variables, because a misspelt variable would have no
 // effect.
 func knownEnvironment(all []setting) error {
-	var keys []string
-	for _, s := range all {
-		keys = append(keys, s.key)
-	}
+	keys := text.Map(all, func(s setting) string { return s.key })
 	for _, assignment := range os.Environ() {
 		name, _, _ := strings.Cut(assignment, "=")
 		key, ours := strings.CutPrefix(name, "PREFLIGHT_")

@@ -11,16 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/probe/machine"
 )
 
 // readCalls lists the system calls that read from or lock the file descriptor in their first
 // argument.
 var readCalls = func() (all []string) {
-	for _, number := range []int{unix.SYS_READ, unix.SYS_READV, unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_FLOCK, unix.SYS_FCNTL} {
-		all = append(all, strconv.Itoa(number))
-	}
-	return all
+	return text.Map([]int{unix.SYS_READ, unix.SYS_READV, unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_FLOCK, unix.SYS_FCNTL}, strconv.Itoa)
 }()
 
 // flows returns the TCP connections of this network namespace, by the target of their file

@@ -19,6 +19,7 @@ import (
 
 	"preflight/facts"
 	"preflight/internal/lazyregexp"
+	"preflight/internal/text"
 )
 
 // NCCL answers questions about a whole job on a TCP port, which every process of the job opens with
@@ -192,10 +193,7 @@ type counted struct {
 }
 
 func launches(each []counted) string {
-	var all []string
-	for _, one := range each {
-		all = append(all, strconv.Itoa(one.launched))
-	}
+	all := text.Map(each, func(one counted) string { return strconv.Itoa(one.launched) })
 	return strings.Join(all, ",")
 }
 

@@ -80,10 +80,7 @@ var kinds = []kind{
 
 // Kinds returns the words with which the value of --job can begin.
 func Kinds() (names []string) {
-	for _, kind := range kinds {
-		names = append(names, kind.names[0])
-	}
-	return names
+	return text.Map(kinds, func(kind kind) string { return kind.names[0] })
 }
 
 // chosen is a job with its kind and name. If kind is nil, all pods are chosen.

@@ -36,10 +36,7 @@ func (j judgement) explained() bool {
 // judgements returns all checks in the order of the catalogue. If a finding belongs to a check that
 // the report does not list, judgements adds the check so that the finding is not lost.
 func judgements(r checks.Report) []judgement {
-	var all []judgement
-	for _, outcome := range r.Checks {
-		all = append(all, judgement{Outcome: outcome})
-	}
+	all := text.Map(r.Checks, func(outcome checks.Outcome) judgement { return judgement{Outcome: outcome} })
 	of := func(check string, verdict checks.Verdict) *judgement {
 		i := slices.IndexFunc(all, func(j judgement) bool { return j.Check == check })
 		if i < 0 {

@@ -19,6 +19,7 @@ import (
 
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -104,8 +105,5 @@ var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 // Of returns the words for a node, with the node's name in place of the placeholder. It returns nil
 // for nil, which means the node itself.
 func Of(words []string, node string) (of []string) {
-	for _, word := range words {
-		of = append(of, strings.ReplaceAll(word, nodePlaceholder, hostfile.Bare(node)))
-	}
-	return of
+	return text.Map(words, func(word string) string { return strings.ReplaceAll(word, nodePlaceholder, hostfile.Bare(node)) })
 }

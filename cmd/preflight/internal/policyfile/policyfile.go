@@ -353,10 +353,7 @@ func (e entry) knownBad() (bad checks.KnownBad) {
 
 // NoCheck returns the error text for an unknown check, with the check that the user likely meant.
 func NoCheck(id string) string {
-	var ids []string
-	for _, check := range catalogue.Catalogue {
-		ids = append(ids, check.ID)
-	}
+	ids := text.Map(catalogue.Catalogue, func(check checks.Check) string { return check.ID })
 	near := usage.Nearest(id, ids)
 	if near == "" && len(id) >= leastPart { // people often type a part of the name
 		part := func(name string) bool { return slices.Contains(strings.Split(name, "-"), strings.ToLower(id)) }

@@ -17,6 +17,7 @@ import (
 
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/internal/text"
 )
 
 // file reads a configuration file and collects its problems.
@@ -202,10 +203,7 @@ var inShort = []string{"expect", "severity", checks.DriftID, perNode}
 // entries returns the entries of a section that have all required keys and values of the right
 // kind. Known keys that end in "?" are optional.
 func (f *file) entries(list *yaml.Node, section string, known ...string) (all []entry) {
-	var names []string
-	for _, key := range known {
-		names = append(names, strings.TrimSuffix(key, "?"))
-	}
+	names := text.Map(known, func(key string) string { return strings.TrimSuffix(key, "?") })
 	switch {
 	case list == nil || list.Tag == "!!null":
 	case list.Kind == yaml.MappingNode && slices.Contains(inShort, section):

@@ -223,10 +223,7 @@ func (p *phase) state(now time.Time, parts ...string) string {
 	}
 	slow := sort.Search(len(p.waits), func(i int) bool { return now.Sub(p.waits[i].since) < slowAfter })
 	if slow > 0 {
-		var names []string
-		for _, wait := range p.waits[:min(slow, mostNamed)] {
-			names = append(names, wait.node)
-		}
+		names := text.Map(p.waits[:min(slow, mostNamed)], func(wait wait) string { return wait.node })
 		waited := now.Sub(p.waits[0].since).Truncate(time.Second)
 		waiting := fmt.Sprintf("waiting %s for %s", text.Duration(waited.Seconds()), text.Escape(hostfile.Fold(names)))
 		if slow > mostNamed {
