@@ -225,7 +225,7 @@ func (p *page) heading(mark string, verdict checks.Verdict, about string) {
 	if mark != "" {
 		start = mark + "  " + start
 	}
-	for i, line := range wrap(about, p.width()-len(start)-2) {
+	for i, line := range Wrap(about, p.width()-len(start)-2) {
 		if i == 0 {
 			p.line("\n%s  %s", p.colored(verdict, start), line)
 		} else {
@@ -367,14 +367,14 @@ func (p *page) wrappedFaint(words string) {
 func (p *page) split(line string, indent int) []string {
 	var lines []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(line), "\n") {
-		lines = append(lines, wrap(text.Escape(paragraph), max(p.width()-indent, 20))...)
+		lines = append(lines, Wrap(text.Escape(paragraph), max(p.width()-indent, 20))...)
 	}
 	return lines
 }
 
-// wrap breaks text only at spaces, so that check IDs, paths and options keep their hyphens. A word
+// Wrap breaks text only at spaces, so that check IDs, paths and options keep their hyphens. A word
 // wider than the page stays whole so that it can be pasted.
-func wrap(text string, width int) []string {
+func Wrap(text string, width int) []string {
 	lines := []string{""}
 	for word := range strings.SplitSeq(text, " ") {
 		last := &lines[len(lines)-1]

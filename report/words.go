@@ -389,14 +389,7 @@ func (w Words) failingChecks() (ids []string) {
 }
 
 // Reached returns the number of nodes that were reached.
-func Reached(r checks.Report) (reached int) {
-	for _, node := range r.Nodes {
-		if node.Reached {
-			reached++
-		}
-	}
-	return reached
-}
+func Reached(r checks.Report) int { return len(r.Nodes) - len(Words{report: r}.unreached()) }
 
 // began returns when the run began, "" if unknown. The time is always in UTC, because the reader of
 // a saved run may be in another time zone than the nodes.

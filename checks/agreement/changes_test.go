@@ -223,7 +223,7 @@ func TestUnseen(t *testing.T) {
 func TestLeftOutOnce(t *testing.T) {
 	var left uncompared
 	for _, node := range []string{"w1", "w2"} {
-		left.add([]NotCompared{{Node: node, Section: facts.SectionNVML, Reason: "accelerator cpu", ByChoice: true}}, &facts.Node{Name: node})
+		left.add([]NotCompared{{Node: node, Section: facts.SectionNVML, Reason: "accelerator cpu", ByChoice: true}}, "", []string{node})
 	}
 	if diff := cmp.Diff([]checks.Finding{{Verdict: checks.Pass, Summary: "not compared: nvml (accelerator cpu)"}}, left.finding()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

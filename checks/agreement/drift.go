@@ -68,7 +68,7 @@ func drifted(view checks.View) []checks.Finding {
 		case !before.Reached:
 			findings = append(findings, checks.UnknownFor(node, "the baseline has no facts of this node, which was not reached at that time"))
 		default:
-			findings = append(findings, left.add(unseenOf(before, node, baseline.NotTried, view.NotTried), node)...)
+			findings = append(findings, left.add(unseenOf(before, node, baseline.NotTried, view.NotTried), "", []string{node.Name})...)
 			findings = append(findings, baseline.changed(view, before, node, &left)...)
 		}
 	}
@@ -140,18 +140,7 @@ func (b baseline) headChanged(view checks.View, left *uncompared) []checks.Findi
 		f.Nodes, f.Summary = nil, "the launching machine changed since the baseline"
 		return []checks.Finding{f}
 	}
-	for _, u := range unseenOnHead(b.Head, view.Head) {
-		if u.ByChoice {
-			left.note(fmt.Sprintf("launching machine: %s (%s)", u.Section, u.Reason))
-			continue
-		}
-		summary := fmt.Sprintf("launching machine: %s: %s", u.Section, u.Reason)
-		if u.Earlier {
-			summary = "not recorded in the baseline: " + summary
-		}
-		return []checks.Finding{{Verdict: checks.Unknown, Summary: summary}}
-	}
-	return nil
+	return left.add(unseenOnHead(b.Head, view.Head), "launching machine: ", nil)
 }
 
 // isAnotherMachine reports whether a change means that the node is another machine: both runs saw a
@@ -279,18 +268,18 @@ type uncompared []string
 
 // add returns findings for sections that a run could not see, and records the sections that a run
 // left out on purpose. A section that is missing now is reported in the same words as in every
-// other check.
-func (l *uncompared) add(unseen []NotCompared, node *facts.Node) (findings []checks.Finding) {
+// other check. whose is the beginning of the text about the machine.
+func (l *uncompared) add(unseen []NotCompared, whose string, nodes []string) (findings []checks.Finding) {
 	for _, u := range unseen {
-		reason := fmt.Sprintf("%s: %s", u.Section, u.Reason)
+		reason := fmt.Sprintf("%s%s: %s", whose, u.Section, u.Reason)
 		switch {
 		case u.ByChoice:
-			l.note(fmt.Sprintf("%s (%s)", u.Section, u.Reason))
+			l.note(fmt.Sprintf("%s%s (%s)", whose, u.Section, u.Reason))
 			continue
 		case u.Earlier:
 			reason = "not recorded in the baseline: " + reason
 		}
-		findings = append(findings, checks.UnknownFor(node, reason))
+		findings = append(findings, checks.Finding{Verdict: checks.Unknown, Nodes: nodes, Summary: reason})
 	}
 	return findings
 }

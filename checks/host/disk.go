@@ -302,12 +302,10 @@ var CacheLocal = checks.Check{
 
 func crowded(view checks.View, crowd ranks.Crowd) checks.Finding {
 	f := checks.Finding{
+		Nodes:   checks.NamesOf(crowd.Nodes),
 		Summary: "several nodes compile into the same NFS directory: " + crowd.Role,
 		Got:     fmt.Sprintf("%s, %s on %s", crowd.Path, crowd.FSType, crowd.Source),
 		Want:    crowd.Variable + " on a local disk of each node",
-	}
-	for _, node := range crowd.Nodes {
-		f.Nodes = append(f.Nodes, node.Name)
 	}
 	if dir := crowd.Elsewhere(); dir != "" {
 		f.Remedy = []fix.Command{ranks.ExportLine(view.Launch, crowd.Variable, dir)}

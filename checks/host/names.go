@@ -284,24 +284,13 @@ func (t nameTable) of(looksUp func(name string) bool, lookedUp bool) nameTable {
 // nodes is right. The result is nil if there is neither. groups holds all answers except loopback
 // addresses.
 func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []compare.Group) {
-	at := map[string]int{}
-	total := 0
-	for _, a := range t.answers[target.Name] {
-		if len(a.Addresses) == 0 || names.IsLoopback(a.Addresses[0]) {
-			continue
-		}
-		total++
-		addresses := strings.Join(slices.Sorted(slices.Values(a.Addresses)), " ")
-		i, seen := at[addresses]
-		if !seen {
-			i, at[addresses] = len(groups), len(groups)
-			groups = append(groups, compare.Group{Value: addresses})
-		}
-		groups[i].Nodes = append(groups[i].Nodes, a.observer)
+	useful := compare.Without(t.answers[target.Name], func(a answer) bool { return len(a.Addresses) == 0 || names.IsLoopback(a.Addresses[0]) })
+	for _, g := range text.GroupBy(useful, func(a answer) string { return strings.Join(slices.Sorted(slices.Values(a.Addresses)), " ") }) {
+		groups = append(groups, compare.Group{Value: g.Key, Nodes: text.Map(g.All, func(a answer) string { return a.observer })})
 	}
 	for _, g := range groups {
 		addresses := strings.Fields(g.Value)
-		if 2*len(g.Nodes) > total && right == nil {
+		if 2*len(g.Nodes) > len(useful) && right == nil {
 			right = addresses
 		}
 		if slices.Contains(addresses, target.Address) {

@@ -147,16 +147,8 @@ func tooLong(view checks.View) []checks.Finding {
 func fileProblems(view checks.View, file facts.EnvFile) []checks.Finding {
 	_, problems := launch.ParseEnvFile(file)
 	var findings []checks.Finding
-	for len(problems) > 0 {
-		var alike, others []hostfile.LineError
-		for _, problem := range problems {
-			if problem.Message == problems[0].Message {
-				alike = append(alike, problem)
-			} else {
-				others = append(others, problem)
-			}
-		}
-		findings, problems = append(findings, envLines(view, file, alike)), others
+	for _, alike := range text.GroupBy(problems, func(problem hostfile.LineError) string { return problem.Message }) {
+		findings = append(findings, envLines(view, file, alike.All))
 	}
 	return findings
 }

@@ -16,6 +16,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/launch/nccl"
 )
@@ -173,13 +174,9 @@ func (m masterPlace) port() int {
 // meetAt returns the command that makes the ranks use an address for the rendezvous. If the
 // launcher does not pass an address on to the ranks, the command uses another launcher.
 func meetAt(view checks.View, address string, port int) fix.Command {
-	host := address
-	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
-		host = "[" + address + "]"
-	}
 	switch view.Launch.Rendezvous {
 	case launch.RendezvousC10d:
-		return fix.Here("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", fix.Word(fmt.Sprintf("%s:%d", host, port)))
+		return fix.Here("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", fix.Word(text.HostPort(address, port)))
 	case launch.RendezvousStatic:
 		return fix.Here("torchrun --master_addr=%s --master_port=%s …", fix.Host(address), fix.Number(port))
 	}

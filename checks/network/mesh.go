@@ -30,12 +30,7 @@ var NodeMesh = checks.Check{
 		m := newMeshCalls(view)
 		findings := m.tooFewConnections()
 		found := proof.Suspects(m.names, m.calls)
-		findings = append(findings, m.absent()...)
-		findings = append(findings, m.noRoutes()...)
-		findings = append(findings, m.partlyOpen()...)
-		findings = append(findings, fewPorts(view)...)
-		findings = append(findings, forgetful(view)...)
-		findings = append(findings, m.ownAddresses(found)...)
+		findings = slices.Concat(findings, m.absent(), m.noRoutes(), m.partlyOpen(), fewPorts(view), forgetful(view), m.ownAddresses(found))
 		if len(m.names) > facts.FullMesh && m.tried == len(m.names)*facts.SampledPeers {
 			findings = append(findings, checks.Finding{Verdict: checks.Pass, Summary: proof.Power(len(m.names))})
 		}
@@ -194,13 +189,7 @@ func downLoopback(node *facts.Node) string {
 }
 
 // where returns the address and port of a connection.
-func where(path *facts.Path) string {
-	address, err := netip.ParseAddr(path.To)
-	if err != nil {
-		return fmt.Sprintf("%s:%d", path.To, path.Port)
-	}
-	return netip.AddrPortFrom(address, uint16(path.Port)).String()
-}
+func where(path *facts.Path) string { return text.HostPort(path.To, path.Port) }
 
 // meshCalls holds the connections of the mesh test, here named calls. The node that connects is the
 // caller, and the other node is the callee. Each failed call is in the list of its kind.

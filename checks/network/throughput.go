@@ -93,6 +93,7 @@ func belowTheirSpeed(senders []*facts.Node) checks.Finding {
 	slowest := slices.MinFunc(senders, func(a, b *facts.Node) int { return cmp.Compare(a.Throughput.Rate, b.Throughput.Rate) })
 	link := slowest.Throughput
 	f := checks.Finding{
+		Nodes:   checks.NamesOf(senders),
 		Summary: "all links carry less than half of the speed of their interfaces",
 		Got:     fmt.Sprintf("slowest link: %s out of %s, on %s of %s", text.BitRate(link.Rate), text.BitRate(float64(linkSpeed(slowest))), link.Interface, slowest.Name),
 		Want:    fmt.Sprintf("%s or more", text.BitRate(min(float64(linkSpeed(slowest)), easily)/2)),
@@ -100,9 +101,6 @@ func belowTheirSpeed(senders []*facts.Node) checks.Finding {
 			fix.On("ip -s -s link show dev %s; ip -d link show dev %[1]s | grep -o 'mtu [0-9]*'   # errors and drops; the MTU: 9000 if the switches allow it", fix.Name(link.Interface)).As(fix.Look),
 			fix.On("ethtool --show-offload %s | grep -E 'segmentation|receive-offload'; sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem", fix.Name(link.Interface)).As(fix.Look),
 		},
-	}
-	for _, node := range senders {
-		f.Nodes = append(f.Nodes, node.Name)
 	}
 	return f
 }

@@ -69,11 +69,10 @@ func judgePython(view checks.View) []checks.Finding {
 		}
 	}
 	if !found && view.Launch.Interpreter == "" {
-		f := checks.Finding{Verdict: checks.Unknown, Summary: "no node has Python in PATH: name the interpreter of the launch with --python PATH"}
-		for _, node := range view.Nodes {
-			f.Nodes = append(f.Nodes, node.Name)
-		}
-		return []checks.Finding{f}
+		return []checks.Finding{{
+			Verdict: checks.Unknown, Nodes: checks.NamesOf(view.Nodes),
+			Summary: "no node has Python in PATH: name the interpreter of the launch with --python PATH",
+		}}
 	}
 	return append(findings, pythonVersions(view)...)
 }

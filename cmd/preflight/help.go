@@ -11,13 +11,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/report"
 	"preflight/report/formats"
 )
 
@@ -102,25 +102,12 @@ func flagLines(flags map[string]*pflag.Flag, groups ...flagGroup) string {
 	var lines strings.Builder
 	for _, r := range rows {
 		left := r.flag
-		for _, line := range wrap(r.text, helpWidth-width) {
-			fmt.Fprintf(&lines, "%-*s%s\n", width, left, line)
+		for _, line := range report.Wrap(r.text, helpWidth-width) {
+			fmt.Fprintf(&lines, "%-*s%s\n", width, left, strings.ReplaceAll(line, "\u00a0", " "))
 			left = ""
 		}
 	}
 	return lines.String()
-}
-
-// wrap breaks a text into lines at spaces. width is in characters. No-break spaces become spaces.
-func wrap(text string, width int) (lines []string) {
-	line := ""
-	for word := range strings.SplitSeq(text, " ") {
-		word = strings.ReplaceAll(word, "\u00a0", " ")
-		if line != "" && utf8.RuneCountInString(line+" "+word) > width {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimLeft(line+" "+word, " ")
-	}
-	return append(lines, line)
 }
 
 // usageOf returns what a flag does and its default.

@@ -42,7 +42,7 @@ after the update, and writes the file in normalized form. If any fact that you n
 changed, snapshot writes nothing.
 
 --accept takes a fact (host.kernel), a group of facts (net.interfaces.eth0) or a topic:
-` + strings.Join(wrap(strings.Join(agreement.TopicNames(), ", "), 88), "\n") + `.
+` + strings.Join(report.Wrap(strings.Join(agreement.TopicNames(), ", "), 88), "\n") + `.
 
 Exit codes: 0 the snapshot was written, 2 it was not written or lacks some nodes.`,
 		Args: commandOnly,

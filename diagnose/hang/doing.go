@@ -61,7 +61,7 @@ func (j *job) doing(m member) doing {
 	case m.Compiles != "":
 		return doing{"compiles " + m.Compiles, works, []fix.Command{fix.Note("Wait until the compiler has ended.")}, ""}
 	case len(outside) > 0 && float64(outside[0].Bytes) > busyRate*m.Watch.Seconds:
-		return doing{fmt.Sprintf("transfers data with %s at %s", hostPort(outside[0].Remote, outside[0].RemotePort), perSecond(outside[0].Bytes)), works, connections, ""}
+		return doing{fmt.Sprintf("transfers data with %s at %s", text.HostPort(outside[0].Remote, outside[0].RemotePort), perSecond(outside[0].Bytes)), works, connections, ""}
 	case m.usesFiles():
 		return doing{"reads or writes files at " + perSecond(*m.Watch.Files), works, []fix.Command{fix.On("ls -l /proc/%s/fd", fix.Number(m.PID))}, ""}
 	case m.Watch.CPU > busyCPU, m.State == "R" && m.WaitsIn == "": // a busy machine may give it no CPU
@@ -85,7 +85,7 @@ func (j *job) doing(m member) doing {
 	case in("poll") && len(m.Watch.Workers) > 0:
 		return doing{"waits for its DataLoader or other workers", blocks, []fix.Command{fix.On("ps -o pid,stat,wchan:30,etime,args --ppid %s", fix.Number(m.PID))}, crew(m.Watch.Workers)}
 	case in("poll") && len(outside) > 0:
-		return doing{"waits for data, probably from " + hostPort(outside[0].Remote, outside[0].RemotePort), works, connections, ""}
+		return doing{"waits for data, probably from " + text.HostPort(outside[0].Remote, outside[0].RemotePort), works, connections, ""}
 	case in("poll_schedule_timeout"):
 		return doing{"sleeps, or waits for the rendezvous store", sleeps, m.whereIs(), ""}
 	}
@@ -118,7 +118,7 @@ func crew(workers []facts.JobWorker) string {
 func (m member) effort() string {
 	state := fmt.Sprintf("state %s, %.0f %% of a CPU", m.State, 100*m.Watch.CPU)
 	for _, f := range m.Watch.Flows {
-		at := hostPort(f.Remote, f.RemotePort)
+		at := text.HostPort(f.Remote, f.RemotePort)
 		if f.Unsent > 0 {
 			state += fmt.Sprintf(", %s for %s not acknowledged", humanize.IBytes(uint64(f.Unsent)), at)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // member is a rank, or a launcher that has not started any rank.
@@ -272,7 +273,7 @@ func (j *job) endpoint() string {
 	if j.most.Port == 0 {
 		return ""
 	}
-	return hostPort(j.most.Address, j.most.Port)
+	return text.HostPort(j.most.Address, j.most.Port)
 }
 
 // hasRanks reports whether any rank runs. If no rank runs, the members are launchers.
@@ -439,12 +440,4 @@ func (j *job) alike(one, other string) bool {
 		return owners[0]
 	}
 	return named(one) == named(other)
-}
-
-// hostPort returns an endpoint as HOST:PORT, with brackets for IPv6.
-func hostPort(host string, port int) string {
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
-	return host + ":" + strconv.Itoa(port)
 }

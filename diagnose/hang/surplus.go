@@ -182,7 +182,7 @@ func (j *job) shares() (waits []Wait) {
 			if at.Port == 0 {
 				continue
 			}
-			what = fmt.Sprintf("another job also runs there: use `"+aboutEndpoint+"` to examine it", hostPort(at.Address, at.Port))
+			what = fmt.Sprintf("another job also runs there: use `"+aboutEndpoint+"` to examine it", text.HostPort(at.Address, at.Port))
 		}
 		at := slices.IndexFunc(waits, func(w Wait) bool { return w.What == what })
 		if at < 0 {

@@ -228,7 +228,7 @@ func (j *job) unanswered(m member) checks.Finding {
 		by = " over " + call.Interface
 	}
 	f := checks.Finding{
-		Summary: fmt.Sprintf("no answer from %s%s: packets to it are dropped, or no machine has this address", hostPort(call.Remote, call.RemotePort), by),
+		Summary: fmt.Sprintf("no answer from %s%s: packets to it are dropped, or no machine has this address", text.HostPort(call.Remote, call.RemotePort), by),
 		Remedy: []fix.Command{
 			j.whoReaches(),
 			fix.On("ip route get %s", fix.Host(call.Remote)),

@@ -113,12 +113,10 @@ func (r *Report) conclude() {
 
 // ownLoopback reports a loopback address, at which every node finds only itself.
 func ownLoopback(launcher, host, port string, nodes []*facts.Node) checks.Finding {
-	f := checks.Finding{Summary: fmt.Sprintf("%s is a loopback address, so each node connects to itself", host),
-		Remedy: []fix.Command{hang.MeetAt(launcher, nodes[0].Address, port).Remark("the address at which preflight reached %s", fix.Word(nodes[0].Name))}}
-	for _, node := range nodes {
-		f.Nodes = append(f.Nodes, node.Name)
+	return checks.Finding{
+		Nodes: checks.NamesOf(nodes), Summary: fmt.Sprintf("%s is a loopback address, so each node connects to itself", host),
+		Remedy: []fix.Command{hang.MeetAt(launcher, nodes[0].Address, port).Remark("the address at which preflight reached %s", fix.Word(nodes[0].Name))},
 	}
-	return f
 }
 
 // answerOf returns a key that is equal for machines that found the same at the endpoint.

@@ -86,6 +86,14 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// HostPort returns an endpoint as HOST:PORT, with brackets for IPv6.
+func HostPort(host string, port int) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(port)
+}
+
 // Quote quotes a word so that it can be pasted into a POSIX shell.
 func Quote(word string) string {
 	if IsPlain(word) {

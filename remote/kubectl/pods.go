@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/maruel/natural"
+
 	"preflight/internal/text"
 	"preflight/remote"
 )
@@ -124,7 +126,7 @@ func (c chosen) podsOf(pods []pod) []pod {
 		return c.kind != nil && c.kind.annotation != "" && p.Metadata.Labels[c.kind.labels] != c.name && p.Metadata.Annotations[c.kind.annotation] != c.name
 	})
 	slices.SortFunc(pods, func(a, b pod) int {
-		return cmp.Or(slices.Compare(a.place(), b.place()), natural(a.Metadata.Name, b.Metadata.Name))
+		return cmp.Or(slices.Compare(a.place(), b.place()), natural.Compare(a.Metadata.Name, b.Metadata.Name))
 	})
 	var kept []pod
 	for _, p := range pods {
@@ -167,15 +169,6 @@ func (p pod) place() []string {
 // isPlaced reports whether any label or annotation gives the pod's position.
 func (p pod) isPlaced() bool {
 	return slices.ContainsFunc(p.place()[1:], func(value string) bool { return value != "" })
-}
-
-// natural compares names. If they end in numbers, it compares the numbers by value.
-func natural(a, b string) int {
-	baseA, baseB := strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")
-	if baseA == baseB {
-		return cmp.Or(cmp.Compare(len(strings.TrimLeft(a[len(baseA):], "0")), len(strings.TrimLeft(b[len(baseB):], "0"))), strings.Compare(a, b))
-	}
-	return strings.Compare(a, b)
 }
 
 // hasEnded reports whether the pod has ended or is being deleted.

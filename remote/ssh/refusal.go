@@ -167,10 +167,4 @@ func (l *login) remaining() (sentences []string) {
 	return sentences
 }
 
-func describe(ids []*identity) string {
-	words := make([]string, len(ids))
-	for i, id := range ids {
-		words[i] = id.String()
-	}
-	return strings.Join(words, ", ")
-}
+func describe(ids []*identity) string { return strings.Join(text.Map(ids, (*identity).String), ", ") }
