@@ -159,11 +159,7 @@ func otherTorch(view checks.View, node *facts.Node, cards []*facts.Card) []fix.C
 	if !found {
 		return nil
 	}
-	var everywhere []string
-	for i := range view.All {
-		everywhere = append(everywhere, view.All[i].Name)
-	}
-	pip, index, all := remedy.Pip(view), fix.Name(wheels.Index), fix.Word(hostfile.Fold(everywhere))
+	pip, index, all := remedy.Pip(view), fix.Name(wheels.Index), fix.Word(hostfile.Fold(checks.NamesOf(view.Everywhere())))
 	if wheels.Release == "" {
 		return []fix.Command{pip.Run("install --force-reinstall torch --index-url https://download.pytorch.org/whl/%s   # that index has torch %s and later, but before %s; install the same on %s",
 			index, fix.Text(wheels.Since), fix.Text(wheels.Before), all)}

@@ -204,20 +204,14 @@ var fabricRules = func() []cardRule {
 		Remedy:  restart,
 	}, func(_ *facts.Node, card *facts.Card) string {
 		state := valueOf(card.Fabric).State
-		if state == "not-started" || state == "in-progress" {
-			return fmt.Sprintf("fabric state %s", state)
-		}
-		return ""
+		return when(state == "not-started" || state == "in-progress", "fabric state %s", state)
 	}}, {checks.Finding{
 		Summary: "the NVLink fabric refused GPUs",
 		Want:    "fabric status success",
 		Remedy:  restart,
 	}, func(_ *facts.Node, card *facts.Card) string {
 		fabric := valueOf(card.Fabric)
-		if fabric.Status != "" && fabric.State != "not-supported" {
-			return fmt.Sprintf("fabric state %s, status %s", fabric.State, fabric.Status)
-		}
-		return ""
+		return when(fabric.Status != "" && fabric.State != "not-supported", "fabric state %s, status %s", fabric.State, fabric.Status)
 	}}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "the NVLink fabric of GPUs is degraded",
@@ -239,10 +233,7 @@ var fabricRules = func() []cardRule {
 func splitFabric(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	place := func(card *facts.Card) string {
 		fabric := valueOf(card.Fabric)
-		if fabric.Cluster != "" {
-			return fmt.Sprintf("cluster %s, clique %d", fabric.Cluster, fabric.Clique)
-		}
-		return ""
+		return when(fabric.Cluster != "", "cluster %s, clique %d", fabric.Cluster, fabric.Clique)
 	}
 	at := slices.IndexFunc(cards, func(card *facts.Card) bool { return place(card) != "" })
 	if at < 0 {

@@ -210,20 +210,14 @@ var memoryRules = []cardRule{{checks.Finding{
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 }, func(_ *facts.Node, card *facts.Card) string {
 	rows := valueOf(card.Remapped)
-	if rows.Failed {
-		return fmt.Sprintf("row remapping failed, after %s", counted{int64(rows.Corrected + rows.Uncorrected), "remapped row"})
-	}
-	return ""
+	return when(rows.Failed, "row remapping failed, after %s", counted{int64(rows.Corrected + rows.Uncorrected), "remapped row"})
 }}, {checks.Finding{
 	Summary: "a GPU had uncorrectable memory errors and was not reset since",
 	Want:    "no uncorrectable error since the driver was loaded",
 	Remedy:  []fix.Command{resetGPU, showECC, withoutNode},
 }, func(_ *facts.Node, card *facts.Card) string {
 	errors := valueOf(valueOf(card.ECC).Uncorrected)
-	if errors > 0 {
-		return fmt.Sprintf("%s%s", counted{errors, "uncorrectable error"}, when(valueOf(card.Remapped).Pending, ", a row waits to be remapped"))
-	}
-	return ""
+	return when(errors > 0, "%s%s", counted{errors, "uncorrectable error"}, when(valueOf(card.Remapped).Pending, ", a row waits to be remapped"))
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "a GPU needs a reset to repair its memory",
@@ -250,10 +244,7 @@ var memoryRules = []cardRule{{checks.Finding{
 }, func(_ *facts.Node, card *facts.Card) string {
 	pages := valueOf(card.Retired)
 	total := pages.SingleBit + pages.DoubleBit
-	if total >= retiredLimit {
-		return fmt.Sprintf("%d retired pages, %d of them for double-bit errors", total, pages.DoubleBit)
-	}
-	return ""
+	return when(total >= retiredLimit, "%d retired pages, %d of them for double-bit errors", total, pages.DoubleBit)
 }}}
 
 // correctedFlood lists the rules for many corrected errors per day. The number of errors is divided
@@ -267,10 +258,7 @@ var correctedFlood = []cardRule{{checks.Finding{
 	WouldSee: "no message: the GPU is slower than the others; often uncorrectable errors later",
 }, func(node *facts.Node, card *facts.Card) string {
 	errors := valueOf(valueOf(card.ECC).Corrected)
-	if float64(errors) >= floodPerDay*max(uptime(node)/86400, 1) {
-		return fmt.Sprintf("%s since the driver was loaded", counted{errors, "corrected error"})
-	}
-	return ""
+	return when(float64(errors) >= floodPerDay*max(uptime(node)/86400, 1), "%s since the driver was loaded", counted{errors, "corrected error"})
 }}}
 
 // eccMode returns 2 if ECC is on, 1 if ECC is off, and 0 if the GPU has no ECC.
@@ -304,10 +292,7 @@ func eccRules(common map[string]int64) []cardRule {
 	}, func(_ *facts.Node, card *facts.Card) string {
 		onOff := map[bool]string{true: "on", false: "off"}
 		now := valueOf(card.ECC)
-		if now.Pending != nil && *now.Pending != now.Enabled {
-			return fmt.Sprintf("ECC %s now, %s after the next reset", onOff[now.Enabled], onOff[!now.Enabled])
-		}
-		return ""
+		return when(now.Pending != nil && *now.Pending != now.Enabled, "ECC %s now, %s after the next reset", onOff[now.Enabled], onOff[!now.Enabled])
 	}}}
 }
 

@@ -174,10 +174,7 @@ func pcieRules(generation map[string]int64) []cardRule {
 		Want:    "all lanes in use",
 		Remedy:  []fix.Command{showPCIe, fix.Note("reseat the GPU, check riser and slot, and check whether the BIOS splits the slot")},
 	}, func(_ *facts.Node, card *facts.Card) string {
-		if card.Link.Width > 0 && card.Link.Width < card.Link.MaxWidth {
-			return fmt.Sprintf("x%d of x%d", card.Link.Width, card.Link.MaxWidth)
-		}
-		return ""
+		return when(card.Link.Width > 0 && card.Link.Width < card.Link.MaxWidth, "x%d of x%d", card.Link.Width, card.Link.MaxWidth)
 	}}, {checks.Finding{
 		Verdict: checks.Warn,
 		Summary: "PCIe links of GPUs have a lower generation than on most GPUs of the model",
@@ -185,10 +182,7 @@ func pcieRules(generation map[string]int64) []cardRule {
 		Remedy:  []fix.Command{showPCIe, fix.Note("check slot, riser and the limit in the BIOS")},
 	}, func(_ *facts.Node, card *facts.Card) string {
 		most := generation[card.Name]
-		if card.Link.MaxGeneration > 0 && int64(card.Link.MaxGeneration) < most {
-			return fmt.Sprintf("generation %d, on most GPUs %d", card.Link.MaxGeneration, most)
-		}
-		return ""
+		return when(card.Link.MaxGeneration > 0 && int64(card.Link.MaxGeneration) < most, "generation %d, on most GPUs %d", card.Link.MaxGeneration, most)
 	}}}
 }
 

@@ -67,10 +67,7 @@ func migEnabled(forOne bool) []cardRule {
 		if n := len(card.MIGDevices); n > 0 {
 			instances = counted{int64(n), "instance"}.String()
 		}
-		if card.MIG == "enabled" {
-			return fmt.Sprintf("MIG enabled, %s", instances)
-		}
-		return ""
+		return when(card.MIG == "enabled", "MIG enabled, %s", instances)
 	}}
 	if forOne {
 		rule.Verdict, rule.Summary = checks.Warn, "MIG is enabled: the rank gets only a part of a GPU"
@@ -87,10 +84,7 @@ var modeRules = []cardRule{{checks.Finding{
 	WouldSee: "nothing now; after a reboot during training, other GPUs than before",
 }, func(_ *facts.Node, card *facts.Card) string {
 	changes := slices.Contains([]string{"enabled", "disabled"}, card.MIGPending) && card.MIGPending != card.MIG
-	if changes {
-		return fmt.Sprintf("MIG %s now, %s after the next reset", card.MIG, card.MIGPending)
-	}
-	return ""
+	return when(changes, "MIG %s now, %s after the next reset", card.MIG, card.MIGPending)
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "persistence mode is off: the driver sets up the GPU again for every program",
@@ -119,10 +113,7 @@ func appClocks(common map[string]int64) cardRule {
 		WouldSee: "no message: every collective waits for the slowest GPU",
 	}, func(_ *facts.Node, card *facts.Card) string {
 		most := common[card.Name]
-		if card.Clock.AppSM > 0 && int64(card.Clock.AppSM) < most {
-			return fmt.Sprintf("%d MHz, on most GPUs of the model %d MHz", card.Clock.AppSM, most)
-		}
-		return ""
+		return when(card.Clock.AppSM > 0 && int64(card.Clock.AppSM) < most, "%d MHz, on most GPUs of the model %d MHz", card.Clock.AppSM, most)
 	}}
 }
 
@@ -196,10 +187,7 @@ var brakes = []cardRule{{checks.Finding{
 	Remedy:  []fix.Command{showBrakes, checkCooling},
 }, func(_ *facts.Node, card *facts.Card) string {
 	now, brakesAt := valueOf(card.Temperature), valueOf(card.SlowdownAt)
-	if card.Temperature != nil && brakesAt > nearSlowdown && now >= brakesAt-nearSlowdown {
-		return fmt.Sprintf("%d °C, throttles at %d °C", now, brakesAt)
-	}
-	return ""
+	return when(card.Temperature != nil && brakesAt > nearSlowdown && now >= brakesAt-nearSlowdown, "%d °C, throttles at %d °C", now, brakesAt)
 }}}
 
 func throttled(card *facts.Card, reasons ...string) bool {
@@ -234,10 +222,7 @@ func powerLimit(common map[string]int64, cards []*facts.Card) []cardRule {
 		Remedy:  []fix.Command{fix.On("nvidia-smi -q -d POWER -i {gpus}").As(fix.Look)},
 	}, func(_ *facts.Node, card *facts.Card) string {
 		watts, source := rightLimit(card, common)
-		if watts > 0 {
-			return fmt.Sprintf("%.0f W, %s %.0f W", card.Power.Limit, source, watts)
-		}
-		return ""
+		return when(watts > 0, "%.0f W, %s %.0f W", card.Power.Limit, source, watts)
 	}}
 	var wanted []float64
 	on := map[float64][]string{}
@@ -278,9 +263,6 @@ func maxClock(common map[string]int64) []cardRule {
 		Remedy:  []fix.Command{fix.On("sudo nvidia-smi -rgc -i {gpus}   # unlocks the clocks"), fix.On("nvidia-smi -q -d CLOCK -i {gpus}").As(fix.Look)},
 	}, func(_ *facts.Node, card *facts.Card) string {
 		most := common[boardOf(card)]
-		if card.Clock.MaxSM > 0 && int64(card.Clock.MaxSM) < most {
-			return fmt.Sprintf("%d MHz, on most GPUs of the model %d MHz", card.Clock.MaxSM, most)
-		}
-		return ""
+		return when(card.Clock.MaxSM > 0 && int64(card.Clock.MaxSM) < most, "%d MHz, on most GPUs of the model %d MHz", card.Clock.MaxSM, most)
 	}}}
 }

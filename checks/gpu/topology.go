@@ -140,11 +140,7 @@ func unplacedAdapters(view checks.View, node *facts.Node, file facts.TopologyFil
 
 // gpuKinds returns the names of a node's GPUs. Machines with other GPUs need other topology files.
 func gpuKinds(node *facts.Node) string {
-	names := make([]string, len(node.NVML.Cards))
-	for i, card := range node.NVML.Cards {
-		names[i] = card.Name
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(text.Map(node.NVML.Cards, func(card facts.Card) string { return card.Name }), ", ")
 }
 
 // unlikeTopologies compares the topology files on nodes of one type. With different files, nodes
