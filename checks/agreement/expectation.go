@@ -60,8 +60,8 @@ func (s *statement) findings(view checks.View) []checks.Finding {
 		findings = append(findings, checks.Finding{Verdict: checks.Unknown, Explained: true, Summary: hostfile.Fold(s.sight.Unreached) + " not reached"})
 	}
 	if s.notTried != "" && s.demanded() {
-		for i := range view.All {
-			if node := &view.All[i]; s.names(node.Name) {
+		for _, node := range view.Everywhere() {
+			if s.names(node.Name) {
 				findings = append(findings, checks.UnknownFor(node, "preflight did not check "+s.wanted()+": "+s.notTried))
 			}
 		}

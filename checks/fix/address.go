@@ -231,13 +231,9 @@ func (to Audience) inPods(nodes []string, command string) string {
 // ofKubectl returns the kubectl options that begin with one of these prefixes. Some kubectl
 // commands do not accept all options of exec.
 func (to Audience) ofKubectl(beginnings ...string) string {
-	var some []string
-	for _, option := range to.Pods {
-		if slices.ContainsFunc(beginnings, func(beginning string) bool { return strings.HasPrefix(option, beginning) }) {
-			some = append(some, option)
-		}
-	}
-	return behindBlanks(some)
+	return behindBlanks(slices.DeleteFunc(slices.Clone(to.Pods), func(option string) bool {
+		return !slices.ContainsFunc(beginnings, func(beginning string) bool { return strings.HasPrefix(option, beginning) })
+	}))
 }
 
 // oneWord quotes code as one word for the local shell. If possible, it does so without changing any

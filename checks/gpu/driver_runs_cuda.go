@@ -235,7 +235,7 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 		f.WouldSee = "Unexpected error from cudaGetDeviceCount() … Error 804: forward compatibility was attempted on non supported HW"
 	case first.Compat && first.Branches != nil && !slices.Contains(first.Branches, branchOf(node.GPU.Module)):
 		f.Summary = fmt.Sprintf("ranks load libcuda from a cuda-compat package that does not support %s", node.GPU.Module)
-		f.Got += ", for " + branchNames(first.Branches)
+		f.Got += ", for drivers " + strings.Join(text.Map(first.Branches, strconv.Itoa), ", ")
 		f.Want = "a driver of one of these branches, a cuda-compat package for this driver, or libcuda " + node.GPU.Module
 		f.WouldSee = unlikeDriver
 	case first.Compat:
@@ -252,10 +252,6 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 func branchOf(version string) int {
 	branch, _ := strconv.Atoi(hostfile.Release(version, 1)) // no error: a version begins with a number
 	return branch
-}
-
-func branchNames(branches []int) string {
-	return "drivers " + strings.Join(text.Map(branches, strconv.Itoa), ", ")
 }
 
 func hideLibcuda(library *facts.DriverLibrary) []fix.Command {

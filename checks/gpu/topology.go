@@ -199,7 +199,7 @@ var NICAffinity = checks.Check{
 			findings = append(findings, checks.OfNode(node, leftFar(view, node, near[node])...)...)
 		}
 		likeness := func(node *facts.Node) string {
-			return gpuKinds(node) + strconv.Itoa(len(near[node])) + strings.Join(portNames(ranks.NCCLNetwork(view, node).Ports), ",")
+			return gpuKinds(node) + strconv.Itoa(len(near[node])) + strings.Join(text.Map(ranks.NCCLNetwork(view, node).Ports, nccl.HCAPort.Name), ",")
 		}
 		for _, alike := range text.GroupBy(measured, likeness) {
 			findings = append(findings, otherRails(view, alike.All, near)...)
@@ -288,10 +288,6 @@ func leftFar(view checks.View, node *facts.Node, all []beside) []checks.Finding 
 		Want:    strings.Join(slices.Compact(missed), ", ") + " too, which are next to these GPUs",
 		Remedy:  append([]fix.Command{fix.On("nvidia-smi topo -m").Inside().As(fix.Look)}, ranks.TakeOut(view, given)...),
 	}}
-}
-
-func portNames(ports []nccl.HCAPort) []string {
-	return text.Map(ports, func(port nccl.HCAPort) string { return port.Name() })
 }
 
 // otherRails compares the ports next to the GPUs in use. It compares only machines of the same type

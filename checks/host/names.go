@@ -8,7 +8,6 @@ package host
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -256,11 +255,7 @@ func (a answer) resolves() bool { return !a.isOwn && len(a.Addresses) > 0 }
 
 func newNameTable(view checks.View) nameTable {
 	t := nameTable{observers: view.Nodes, answers: map[string][]answer{}, byGloo: !ranks.UsesNCCL(view)}
-	for i := range view.All {
-		if _, err := netip.ParseAddr(hostfile.Bare(view.All[i].Name)); err != nil {
-			t.targets = append(t.targets, &view.All[i])
-		}
-	}
+	t.targets = compare.Without(view.Everywhere(), func(node *facts.Node) bool { return names.IsAddress(hostfile.Bare(node.Name)) })
 	for _, node := range view.Nodes {
 		for i := range node.Names.Lookups {
 			if lookup := &node.Names.Lookups[i]; !lookup.Unanswered {
@@ -310,8 +305,7 @@ func bareNames(nodes []*facts.Node) []string {
 // correctNames returns commands that correct names in /etc/hosts. If the right address is unknown,
 // it returns a command that shows where the wrong answer comes from.
 func correctNames(wrong []wrongName) []fix.Command {
-	commands := text.Map(wrong[:min(3, len(wrong))], func(w wrongName) fix.Command { return names.Correct(w.name, w.writeDown) })
-	return fix.Steps(commands...)
+	return fix.Steps(text.Map(wrong[:min(3, len(wrong))], func(w wrongName) fix.Command { return names.Correct(w.name, w.writeDown) })...)
 }
 
 type wrongName struct {

@@ -241,7 +241,7 @@ func Unanswered(node *facts.Node) []checks.Finding {
 		return []checks.Finding{f}
 	}
 	if isOwn {
-		if listed := hostfile.Bare(node.Name); listed != node.Names.Own && !isAddress(listed) {
+		if listed := hostfile.Bare(node.Name); listed != node.Names.Own && !IsAddress(listed) {
 			f.Remedy = append(f.Remedy, fix.On("sudo hostnamectl set-hostname %s   # if the present hostname is wrong", fix.Host(listed)).As(fix.Or))
 		}
 		f.Remedy = append(f.Remedy, nameInHosts(node))
@@ -250,7 +250,8 @@ func Unanswered(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-func isAddress(host string) bool {
+// IsAddress reports whether a host is given by its address and not by a name.
+func IsAddress(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil
 }

@@ -72,12 +72,9 @@ func hasActivePort(ib *facts.IB) bool {
 	if ib == nil {
 		return false
 	}
-	for _, device := range ib.Devices {
-		if slices.ContainsFunc(device.Ports, func(port facts.IBPort) bool { return port.State == "ACTIVE" }) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ib.Devices, func(device facts.HCA) bool {
+		return slices.ContainsFunc(device.Ports, func(port facts.IBPort) bool { return port.State == "ACTIVE" })
+	})
 }
 
 // confFile checks the file that NCCL_CONF_FILE names. NCCL reads this variable since 2.23, and does

@@ -86,12 +86,9 @@ func (g meeting) noOneServer() []checks.Finding {
 
 // holder returns the only node to which the endpoint leads, or nil if there is none.
 func (g meeting) holder() *facts.Node {
-	var holders []*facts.Node
-	for _, node := range g.nodes {
-		if node.Net != nil && names.LeadsTo(append(slices.Clone(g.part(node).Addresses), g.host), node) {
-			holders = append(holders, node)
-		}
-	}
+	holders := compare.Without(g.nodes, func(node *facts.Node) bool {
+		return node.Net == nil || !names.LeadsTo(append(slices.Clone(g.part(node).Addresses), g.host), node)
+	})
 	if len(holders) != 1 {
 		return nil
 	}

@@ -53,10 +53,9 @@ func machines(w report.Words, r checks.Report) (kinds []machine, more int) {
 	alike := text.GroupBy(withGPUs, func(node *facts.Node) string { return kindKey(node, linked[node.Name]) })
 	slices.SortStableFunc(alike, func(a, b text.Group[string, *facts.Node]) int { return cmp.Compare(len(b.All), len(a.All)) })
 	for _, kind := range alike[:min(len(alike), mostMachines)] {
-		names := text.Map(kind.All, func(node *facts.Node) string { return node.Name })
 		node, link := kind.All[0], linked[kind.All[0].Name]
 		kinds = append(kinds, machine{
-			Nodes: setOf(w, names), Models: text.Escape(report.Models(node.NVML.Cards)),
+			Nodes: setOf(w, checks.NamesOf(kind.All)), Models: text.Escape(report.Models(node.NVML.Cards)),
 			Inside: text.Escape(report.Transport(link.Inside)), Between: text.Escape(report.Transport(link.Between)),
 			Drawing: draw(node, link.Between), Table: report.Topology(node),
 		})
