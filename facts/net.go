@@ -72,6 +72,10 @@ type Net struct {
 	// machine, this node included. In a large fleet it covers only the nodes that this node looks
 	// up.
 	Routes []Route `json:"routes" fact:"own"`
+	// Default says how packets to 8.8.8.8 leave this node. Ray, vLLM and SGLang take the source
+	// address of this route as the node's own. No packet is sent. nil means that the kernel was not
+	// asked.
+	Default *Route `json:"default,omitempty" fact:"own"`
 	// EphemeralLow and EphemeralHigh are the bounds of net.ipv4.ip_local_port_range.
 	EphemeralLow  int `json:"ephemeral_low"`
 	EphemeralHigh int `json:"ephemeral_high"`

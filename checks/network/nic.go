@@ -62,7 +62,7 @@ func judgeChoices(view checks.View) []checks.Finding {
 	for _, group := range text.GroupBy(faulty, kind) {
 		findings = append(findings, p.finding(group.All))
 	}
-	return append(findings, p.sideways()...)
+	return append(append(findings, p.sideways()...), p.strays()...)
 }
 
 // finding returns the finding for misplacements of one kind on interfaces with the same name.

@@ -67,9 +67,11 @@ func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 	low, high := parsePortRange(sysctl(o, "net.ipv4.ip_local_port_range"))
 	tracked, _ := strconv.Atoi(sysctl(o, "net.netfilter.nf_conntrack_count"))
 	somaxconn, _ := strconv.Atoi(sysctl(o, "net.core.somaxconn"))
+	outward := routes(map[string]string{"": "8.8.8.8"}, links)[0]
 	seen := &facts.Net{
 		Interfaces:    links,
 		Routes:        routes(o.Peers, links),
+		Default:       &outward,
 		EphemeralLow:  low,
 		EphemeralHigh: high,
 		Reserved:      sysctl(o, "net.ipv4.ip_local_reserved_ports"),

@@ -45,6 +45,7 @@ func healthyNet(i int, names []string) *facts.Net {
 				Kind: "physical", Driver: "mlx5_core", Speed: &speed, Addresses: []string{Address(i) + "/16"},
 			},
 		},
+		Default:      &facts.Route{To: "8.8.8.8", Interface: "eth0", Source: Address(i), Gateway: "10.0.255.254"},
 		EphemeralLow: 32768, EphemeralHigh: 60999, SoMaxConn: 4096,
 		Listening: []facts.Listener{{Address: "0.0.0.0", Port: 22, PID: 800, Command: "sshd"}},
 		TCP:       map[string]string{"net.ipv4.tcp_syn_retries": "6"},
