@@ -97,6 +97,22 @@ func confFile(r envOfRanks) []checks.Finding {
 	return findings
 }
 
+// servicePort warns about the variable that Kubernetes sets in pods if a Service has the name vllm.
+//
+// Source: vllm-project/vllm, envs.py, get_vllm_port, 0.9 to 0.11.
+func servicePort(r envOfRanks) []checks.Finding {
+	const name = "VLLM_PORT"
+	script := ranks.ScriptAt(r.view.Launch, r.node)
+	if !strings.Contains(r.value(name), "://") || script == nil || !slices.Contains(script.Imports, "vllm") {
+		return nil
+	}
+	f := r.finding(name, "a Kubernetes Service named vllm sets VLLM_PORT to its address")
+	f.Want = "a port number, or no such variable"
+	f.WouldSee = "ValueError: VLLM_PORT '" + r.value(name) + "' appears to be a URI"
+	f.Remedy = []fix.Command{fix.Note("set enableServiceLinks: false in the spec of the pods, or give the Service another name")}
+	return []checks.Finding{f}
+}
+
 // ncclInterfaces fails if NCCL_SOCKET_IFNAME matches no interface, because NCCL then has no
 // fallback.
 func ncclInterfaces(r envOfRanks) []checks.Finding {

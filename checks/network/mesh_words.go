@@ -24,7 +24,14 @@ import (
 func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	f := checks.Finding{Nodes: s.Nodes, Got: m.got(s), WouldSee: m.wouldSee(s.Failed[0].Path), Remedy: m.openFirewall(s)}
 	if len(s.Nodes) > 0 {
-		f.Remedy = append(remedy.WithHostNetwork(m.nodes[s.Nodes[0]]), f.Remedy...)
+		apart := remedy.WithHostNetwork(m.nodes[s.Nodes[0]])
+		if len(apart) > 0 && ranks.ContainerOf(m.nodes[s.Nodes[0]]) == "kubernetes" {
+			f.Remedy = []fix.Command{
+				fix.Here("kubectl get networkpolicy{pods}   # with Cilium or Calico, also their own kinds of policies").As(fix.Look),
+				fix.Note("if a NetworkPolicy selects the pods, let it allow TCP between them on all ports, in and out"),
+			}
+		}
+		f.Remedy = append(apart, f.Remedy...)
 	}
 	ports := m.ports(calleesOf(s.Failed))
 	f.Summary = cmp.Or(m.oneDirection(s, ports), unreached(s, " on "+ports))

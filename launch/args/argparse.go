@@ -226,7 +226,11 @@ func (r *reading) takePresets() error {
 
 func (r *reading) convert(o option, value string) error {
 	invalid := func(kind, takes string) error {
-		return r.refuse(fmt.Sprintf("argument %s: invalid %s value: %s", o.name(), kind, hostfile.PythonRepr(value)), "%s takes %s, not %q", o.name(), takes, value)
+		hint := ""
+		if strings.HasPrefix(value, "tcp://") {
+			hint = ": Kubernetes sets MASTER_PORT to that if a Service is named master; write the port, or set enableServiceLinks: false for the pods"
+		}
+		return r.refuse(fmt.Sprintf("argument %s: invalid %s value: %s", o.name(), kind, hostfile.PythonRepr(value)), "%s takes %s, not %q%s", o.name(), takes, value, hint)
 	}
 	switch into := o.into.(type) {
 	case *string:

@@ -199,6 +199,7 @@ func TestWaysOut(t *testing.T) {
 		{"", "--num 2 train.py", "deepspeed: --num could be --num_nodes, --num_gpus, --num_accelerators: write it out (your Python also reads the script's arguments; write full names there, or use a newer Python)"},
 		{"", "--launcher_args -x train.py", "deepspeed: --launcher_args needs a value; write a value that begins with a hyphen as --launcher_args=-…"},
 		{"", "--num_nodes two train.py", `deepspeed: --num_nodes takes a whole number, not "two"`},
+		{"", "--master_port tcp://10.96.12.7:29500 train.py", `deepspeed: --master_port takes a whole number, not "tcp://10.96.12.7:29500": Kubernetes sets MASTER_PORT to that if a Service is named master; write the port, or set enableServiceLinks: false for the pods`},
 		{"", "--num_nodes 99999999999999999999 train.py", "deepspeed: --num_nodes must be smaller than 99999999999999999999"},
 		{"", "--autotuning walk train.py", `deepspeed: --autotuning must be one of tune, run, not "walk"`},
 		{"", "--module=1 train.py", `deepspeed: --module takes no value, but got "1"`},
