@@ -11,6 +11,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch/nccl"
 )
 
@@ -108,6 +109,8 @@ var Words = map[string]word{
 	"gpu":           {"the name of a GPU", card(func(c facts.Card) string { return c.Name }), nil},
 	"capability":    {"the compute capability of a GPU", card(func(c facts.Card) string { return c.Capability }), nil},
 	"nvlink-domain": {"yes, if a GPU is in an NVLink domain of several nodes", card(inDomain), nil},
+	"nvlink":        {"what the NVLinks of a GPU lead to: gpu, switch", card(nvlink), nil},
+	"nvls":          {"yes, if NCCL uses NVLink SHARP: Hopper or later with NVSwitch, unless NCCL_NVLS_ENABLE is 0", nvls, nil},
 	"adapter":       {"the kernel driver of an RDMA device: mlx5_core, efa, irdma", adapter(func(d facts.HCA) string { return d.Driver }), nil},
 	"firmware":      {"the firmware of an RDMA device", adapter(func(d facts.HCA) string { return d.Firmware }), nil},
 	"link":          {"the link layer of an active RDMA port: InfiniBand or Ethernet", section(facts.SectionIB, links), nil},
@@ -122,6 +125,7 @@ var Words = map[string]word{
 	"offload":       {"the device that ZeRO offloads to: cpu, nvme", nil, offload},
 	"unlike-cpus":   {"the number of different CPU makers among the nodes", nil, unlike(cpuMaker)},
 	"unlike-gpus":   {"the number of different GPU models among the nodes", nil, unlike(firstGPU)},
+	"unlike-slots":  {"the number of different numbers of ranks on the nodes", nil, unlike(func(n *facts.Node) string { return strconv.Itoa(n.Slots) })},
 }
 
 func inDomain(c facts.Card) string {
@@ -129,6 +133,28 @@ func inDomain(c facts.Card) string {
 		return "yes"
 	}
 	return ""
+}
+
+func nvlink(c facts.Card) string {
+	if c.NVLinks == nil {
+		return ""
+	}
+	return c.NVLinks.RemoteKind
+}
+
+// nvls returns "yes" if NCCL will reduce data in the NVSwitches of a node.
+//
+// Source: NVIDIA/nccl 2.17 to 2.30, transport/nvls.cc, nvlsSupport; docs, NCCL_NVLS_ENABLE.
+func nvls(view checks.View, node *facts.Node) (values []string, unseen string) {
+	if enabled, isNumber := nccl.Number(ranks.Env(view, node).Get("NCCL_NVLS_ENABLE").Value); isNumber && enabled == 0 {
+		return nil, ""
+	}
+	return card(func(c facts.Card) string {
+		if nvlink(c) == "switch" && c.Capability != "" && !hostfile.Before(c.Capability, "9") {
+			return "yes"
+		}
+		return ""
+	})(view, node)
 }
 
 func links(_ checks.View, node *facts.Node) (values []string) {

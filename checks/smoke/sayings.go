@@ -60,6 +60,15 @@ var sayings = []saying{
 		fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`).As(fix.Look),
 		fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT").As(fix.Look),
 	)},
+	// NCCL 2.30.7, src/transport/nvls.cc. CUDA's error follows, such as "out of memory".
+	{[]string{"nvlink sharp (nvls)"}, "the NVSwitches provide no multicast memory", []string{"gpu-fabric"}, only(
+		fix.On("systemctl status nvidia-fabricmanager").As(fix.Look),
+		fix.Note("or export NCCL_NVLS_ENABLE=0 to every rank: NCCL 2.29 and later end instead of going on without NVLS"),
+	)},
+	// NCCL 2.26.2, src/graph/topo.h.
+	{[]string{"could not find net with id"}, "NCCL cannot plan a tree between these nodes", []string{"known-bad"}, only(
+		fix.Note("install NCCL 2.27.3 or later, as in torch 2.8"),
+	)},
 	// The texts of CUDA's error 802.
 	{[]string{"system not yet initialized", "system_not_ready"}, "the NVSwitches are not set up", []string{"gpu-fabric"}, only(
 		fix.On("systemctl status nvidia-fabricmanager").As(fix.Look),
