@@ -104,6 +104,9 @@ type DriverLibrary struct {
 	// Branches lists the driver branches that a cuda-compat library works with, by their first
 	// number: 535, 550. It is nil if the library does not name them.
 	Branches []int `json:"branches,omitempty"`
+	// Problem says why the loader cannot load the file: "0 bytes", "not an ELF file". It is "" if
+	// the file looks whole, and if it cannot be read.
+	Problem string `json:"problem,omitempty"`
 }
 
 // FabricManager is the service that configures NVSwitches.

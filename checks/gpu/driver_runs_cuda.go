@@ -216,6 +216,15 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	}
 	f := checks.Finding{Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Remedy: hideLibcuda(first)}
 	switch {
+	case first.Problem != "":
+		f.Summary, f.Want = "ranks load a libcuda.so.1 that is no library: "+first.Problem, "the driver's libcuda.so.1"
+		f.WouldSee = "RuntimeError: Found no NVIDIA driver on your system"
+		if container := ranks.ContainerOf(node); first.From != "LD_LIBRARY_PATH" && container != "" {
+			f.Remedy = remedy.RestartContainer(container, fix.Code("its runtime left a broken %s", fix.Path(first.Path)))
+		} else if first.From != "LD_LIBRARY_PATH" {
+			f.Remedy = []fix.Command{fix.On("ls -lL %s", fix.Path(first.Path)).As(fix.Look), fix.Note("install the driver of {nodes} again, in the same way as before")}
+		}
+		return []checks.Finding{f}
 	case strings.Contains(first.Path, "/stubs/"):
 		f.Summary, f.Want = "ranks load the CUDA toolkit's stub of libcuda, which is only for linking", "the driver's libcuda.so.1"
 		f.WouldSee = "CUDA error 34: CUDA driver is a stub library"

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,6 +140,7 @@ func findLibcuda(o machine.Options, libraryPath string) []facts.DriverLibrary {
 	for _, c := range machine.Present(machine.LoaderOrder(o, libraryPath, libcudaName), o.At) {
 		library := facts.DriverLibrary{Path: c.Path, From: c.From}
 		if file, err := filepath.EvalSymlinks(o.At(c.Path)); err == nil {
+			library.Problem = notLoadable(file)
 			if match := libcudaFile.FindStringSubmatch(filepath.Base(file)); match != nil {
 				library.Version = match[1]
 			}
@@ -150,6 +152,24 @@ func findLibcuda(o machine.Options, libraryPath string) []facts.DriverLibrary {
 		found = append(found, library)
 	}
 	return found
+}
+
+// notLoadable returns why the loader refuses a library file. Container runtimes that fail half-way
+// leave files of 0 bytes. It returns "" for other files, and if the file cannot be read.
+func notLoadable(path string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	head := make([]byte, len(elf.ELFMAG))
+	switch n, err := io.ReadFull(file, head); {
+	case n == 0 && err == io.EOF:
+		return "0 bytes"
+	case err == nil && string(head) != elf.ELFMAG, err == io.ErrUnexpectedEOF:
+		return "not an ELF file"
+	}
+	return ""
 }
 
 // compatBranches returns the driver branches that a forward-compatibility libcuda supports, nil if

@@ -84,7 +84,7 @@ func TestModprobe(t *testing.T) {
 // loader's order. Both the name and its target may belong to a forward-compatibility package.
 func TestLibcudaIsListedOnce(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{
-		"/opt/conda/cuda-compat/libcuda.so.575.51.03": "", "/opt/kept/libcuda.so.570.86.15": "", "/usr/local/cuda/compat/README": "", "/opt/linked/README": "",
+		"/opt/conda/cuda-compat/libcuda.so.575.51.03": "\x7fELF…", "/opt/kept/libcuda.so.570.86.15": "", "/usr/local/cuda/compat/README": "", "/opt/linked/README": "",
 	})
 	for name, target := range map[string]string{
 		"/opt/linked/libcuda.so.1":            "../conda/cuda-compat/libcuda.so.575.51.03",
@@ -98,7 +98,7 @@ func TestLibcudaIsListedOnce(t *testing.T) {
 	}
 	want := []facts.DriverLibrary{
 		{Path: "/opt/linked/libcuda.so.1", Version: "575.51.03", From: "LD_LIBRARY_PATH", Compat: true},
-		{Path: "/usr/local/cuda/compat/libcuda.so.1", Version: "570.86.15", From: "LD_LIBRARY_PATH", Compat: true},
+		{Path: "/usr/local/cuda/compat/libcuda.so.1", Version: "570.86.15", From: "LD_LIBRARY_PATH", Compat: true, Problem: "0 bytes"},
 	}
 	if diff := cmp.Diff(want, findLibcuda(o, "/opt/linked;/opt/kept:/usr/local/cuda/compat")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

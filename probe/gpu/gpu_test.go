@@ -101,7 +101,7 @@ func TestCollectGPUOfHGX(t *testing.T) {
 		t.Fatal(err)
 	}
 	library := func(path, version, from string, compat bool) facts.DriverLibrary {
-		return facts.DriverLibrary{Path: path, Version: version, From: from, Compat: compat}
+		return facts.DriverLibrary{Path: path, Version: version, From: from, Compat: compat, Problem: "0 bytes"}
 	}
 	want := &facts.GPU{
 		Devices: []string{"/dev/nvidia0", "/dev/nvidia1"}, Driver: []string{"0000:4e:00.0", "0000:50:00.0"},
