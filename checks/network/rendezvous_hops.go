@@ -197,12 +197,20 @@ func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 // node could connect, otherwise the callers.
 func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 	var findings []checks.Finding
-	var misled []*facts.Node
+	var misled, twins []*facts.Node
 	for _, node := range nodes {
-		if g.isWrongAddress(node) {
-			findings = append(findings, g.misled(node))
-			misled = append(misled, node)
+		if !g.isWrongAddress(node) {
+			continue
 		}
+		misled = append(misled, node)
+		if hasName(node, g.host) && hasName(g.server, g.host) {
+			twins = append(twins, node)
+		} else {
+			findings = append(findings, g.misled(node))
+		}
+	}
+	if len(twins) > 0 {
+		findings = append(findings, g.oneHostname(twins))
 	}
 	nodes = compare.Without(nodes, func(n *facts.Node) bool { return slices.Contains(misled, n) })
 	others := compare.Without(nodes, func(n *facts.Node) bool { return n == g.server })
@@ -236,6 +244,28 @@ func (g meeting) misled(node *facts.Node) checks.Finding {
 		Want:     nccl.PeerAddress(g.server).Address,
 		WouldSee: g.timedOut(),
 		Remedy:   []fix.Command{names.LookUp(g.host).As(fix.Look), names.Correct(g.host, nccl.PeerAddress(g.server).Address)},
+	}
+}
+
+// hasName reports whether a name is the node's own hostname, as torchrun gives it to the other nodes.
+func hasName(node *facts.Node, name string) bool {
+	return node.Names != nil && (node.Names.Own == name || node.Names.FQDN == name || node.Names.Published == name)
+}
+
+// oneHostname returns the finding for nodes that connect to themselves, because they have the
+// hostname of the server.
+func (g meeting) oneHostname(twins []*facts.Node) checks.Finding {
+	resolved := text.Map(twins, func(n *facts.Node) string { return n.Name + " to " + strings.Join(g.part(n).Addresses, " ") })
+	return checks.Finding{
+		Nodes:    checks.NamesOf(twins),
+		Summary:  fmt.Sprintf("has the hostname of %s, %s, so ranks connect to their own node", g.server.Name, g.host),
+		Got:      g.host + " resolves on " + strings.Join(atMost(4, resolved, "%d more"), ", on "),
+		Want:     "a hostname of its own on every node",
+		WouldSee: g.timedOut(),
+		Remedy: []fix.Command{
+			fix.Note("give each of {nodes} a name of its own with sudo hostnamectl set-hostname, or a container with --hostname, and let it resolve to the node's address"),
+			fix.Note("or start torchrun on each node with --local-addr and the node's address: then no name is looked up"),
+		},
 	}
 }
 
