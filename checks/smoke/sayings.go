@@ -32,6 +32,12 @@ type saying struct {
 // Texts of errno are those of glibc (2.36, sysdeps/gnu/errlist.h), which libraries append to their
 // own texts.
 var sayings = []saying{
+	// NCCL 2.31, user guide, "Diagnostics": "NCCL DIAG [INFO] p2p: only 52/56 GPU-to-GPU peer
+	// accesses passed verification".
+	{[]string{"peer accesses passed verification"}, "GPUs read wrong data from each other", []string{"gpu-peer-access", "gpu-copies"}, only(
+		fix.On("nvidia-smi topo -p2p rw; nvidia-smi nvlink -e").As(fix.Look),
+		fix.On(`sudo dmesg -T | grep -iE "nvlink|xid|iommu"`).As(fix.Look),
+	)},
 	// NCCL 2.30.7, src/os/linux.cc, in older releases src/misc/shmutils.cc. The message has the
 	// file's name, or "shared memory segment".
 	{[]string{"/dev/shm", "shared memory"}, "no shared memory", []string{"shm-size", "shm-writable"}, only(

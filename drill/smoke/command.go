@@ -54,10 +54,11 @@ var unset = []string{
 }
 
 // environment returns a rank's environment. It consists of the login's environment, the variables
-// that the launcher sets, and a setting that makes NCCL print at least warnings. If a name is set
-// twice, the last value counts.
+// that the launcher sets, and two settings that make NCCL print at least warnings, and the result of
+// its own test of the paths between GPUs. NCCL has this test since 2.31, as "NCCL DIAG …"; older
+// releases do not read the variable. If a name is set twice, the last value counts.
 func (c Crew) environment(login []string, p Place, more []facts.Setting) []string {
-	env := append([]string{"NCCL_DEBUG=WARN"}, login...)
+	env := append([]string{"NCCL_DEBUG=WARN", "NCCL_RUN_DIAGNOSTICS=1"}, login...)
 	for _, setting := range slices.Concat(c.Env, more) {
 		if setting.Value != "…" { // "…" stands for a value that was not collected
 			env = append(env, setting.Name+"="+setting.Value)

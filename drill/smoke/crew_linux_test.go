@@ -361,7 +361,7 @@ func TestRemoveSince(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	crew := Crew{Env: []facts.Setting{{Name: "NCCL_DEBUG", Value: "INFO"}, {Name: "HF_TOKEN", Value: "…"}, {Name: "NCCL_COMM_ID", Value: "10.0.0.1:1"}}}
 	got := crew.environment([]string{"HOME=/root", "HF_TOKEN=its own", "MASTER_ADDR=10.0.0.1", "RANK=3", "RANKS=3", "LOCAL_RANK=9"}, Place{LocalRank: 2, Visible: "4,5"}, nil)
-	want := []string{"NCCL_DEBUG=WARN", "HOME=/root", "HF_TOKEN=its own", "RANKS=3", "NCCL_DEBUG=INFO", "LOCAL_RANK=2", "TORCH_NCCL_DUMP_ON_TIMEOUT=0", "CUDA_VISIBLE_DEVICES=4,5"}
+	want := []string{"NCCL_DEBUG=WARN", "NCCL_RUN_DIAGNOSTICS=1", "HOME=/root", "HF_TOKEN=its own", "RANKS=3", "NCCL_DEBUG=INFO", "LOCAL_RANK=2", "TORCH_NCCL_DUMP_ON_TIMEOUT=0", "CUDA_VISIBLE_DEVICES=4,5"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
