@@ -240,6 +240,11 @@ func needsEscape(r rune) bool {
 	return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r)
 }
 
+// Same reports whether a section is exactly the same in both.
+func (f *Facts) Same(other *Facts, s Section) bool {
+	return reflect.DeepEqual(f.section(s).Interface(), other.section(s).Interface())
+}
+
 // Alike reports whether EachComparable visits the same paths and values in a section of two nodes.
 // It does not build paths and values, so it costs a small part of a walk. Most machines of a fleet
 // are alike. Alike may also return false if only the order of a list differs.

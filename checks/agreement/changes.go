@@ -161,7 +161,7 @@ const machineID = "host.machine_id"
 func changesOf(was, is *facts.Node) []checks.Change {
 	var changes []checks.Change
 	for _, section := range facts.Sections() {
-		if !was.Has(section) || !is.Has(section) {
+		if !was.Has(section) || !is.Has(section) || was.Same(&is.Facts, section) {
 			continue
 		}
 		before, after := valuesOf(was, is, section), valuesOf(is, was, section)

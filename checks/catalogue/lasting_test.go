@@ -20,6 +20,10 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
+// converted holds some nodes of fleets that lastingOf has converted. A fixture changes only few of the
+// nodes, so most of the others have the same facts.
+var converted []struct{ whole, lasting facts.Facts }
+
 // lastingOf returns a fleet in the form in which it is read from a normalized snapshot.
 func lastingOf(t *testing.T, fleet fleettest.Fleet) fleettest.Fleet {
 	t.Helper()
@@ -28,8 +32,16 @@ func lastingOf(t *testing.T, fleet fleettest.Fleet) fleettest.Fleet {
 		return node
 	}
 	fleet.Nodes = slices.Clone(fleet.Nodes)
-	for i := range fleet.Nodes {
-		fleet.Nodes[i] = through(fleet.Nodes[i], fleet.Nodes[i].Lasting())
+	for i, node := range fleet.Nodes {
+		whole := node.Facts
+		if i < len(converted) && reflect.DeepEqual(whole, converted[i].whole) {
+			fleet.Nodes[i].Facts = converted[i].lasting
+			continue
+		}
+		fleet.Nodes[i] = through(node, node.Lasting())
+		if i == len(converted) {
+			converted = append(converted, struct{ whole, lasting facts.Facts }{whole, fleet.Nodes[i].Facts})
+		}
 	}
 	if fleet.Head != nil {
 		head := through(*fleet.Head, fleet.Head.LastingOfHead())
