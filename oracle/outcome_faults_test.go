@@ -22,6 +22,7 @@ type planted struct {
 	options   []string          // options of the launcher
 	master    string            // the master address in the command, for launchers that take one; "" means the first node's address
 	arguments []string          // arguments of the training
+	limits    bool              // the fault is a limit of processes
 
 	// trains lists the launchers with which the training works. dies lists those with which it
 	// fails.
@@ -200,7 +201,7 @@ var commonFaults = []planted{
 	{name: "script-import-elsewhere", files: importing("import sys\nsys.path.append('other')\nimport one\n"), steps: sh("nodes", `mkdir -p "$dir/other"; touch "$dir/other/one.py"`), trains: "c10d"},
 	{name: "torch-without-library", steps: sh("w2", `alone "$site"; rm "$site/torch/lib/libtorch_cpu.so"`), dies: "c10d"},
 	{name: "library-in-the-way", steps: sh("w2", "mkdir /root/lib; echo none >/root/lib/libstdc++.so.6; echo export LD_LIBRARY_PATH=/root/lib >>/root/.bashrc"), dies: "pdsh openmpi"},
-	{name: "address-space", steps: change("w2", limit("as", 2<<30)), dies: "pdsh"},
+	{name: "address-space", limits: true, steps: change("w2", limit("as", 2<<30)), dies: "pdsh"},
 	{name: "python-home-here", env: []string{"PYTHONHOME=/nowhere"}, dies: "pdsh"},
 	{name: "python-path-of-one", steps: sh("w2", "mkdir -p /root/old/torch; echo 'raise ImportError' >/root/old/torch/__init__.py; echo export PYTHONPATH=/root/old >>/root/.bashrc"), trains: "pdsh mpich"},
 
@@ -225,9 +226,9 @@ var commonFaults = []planted{
 	{name: "home-read-only", steps: change("w2", (*testhosts.Node).ReadOnlyHome), trains: "pdsh c10d"},
 	{name: "home-noexec", steps: change("w2", (*testhosts.Node).NoExecHome), trains: "openmpi"},
 	{name: "home-full", steps: change("w2", (*testhosts.Node).FullHome), trains: "static"},
-	{name: "open-files", steps: change("w2", limit("nofile", 256)), trains: "pdsh"},
-	{name: "locked-memory", steps: change("w2", limit("memlock", 64<<10)), trains: "mpich"},
-	{name: "processes", steps: change("w2", limit("nproc", 20)), trains: "pdsh"}, // the limit does not count root's processes
+	{name: "open-files", limits: true, steps: change("w2", limit("nofile", 256)), trains: "pdsh"},
+	{name: "locked-memory", limits: true, steps: change("w2", limit("memlock", 64<<10)), trains: "mpich"},
+	{name: "processes", limits: true, steps: change("w2", limit("nproc", 20)), trains: "pdsh"}, // the limit does not count root's processes
 	{name: "no-compiler", steps: sh("nodes", `alone /usr/bin; rm /usr/bin/c++ /usr/bin/g++ /usr/bin/gcc`), trains: "c10d pdsh"},
 
 	// In these faults the nodes compile ops, as the configuration requires.
