@@ -94,7 +94,7 @@ release-check: release setup-consumers
 nocgo: setup
 	CGO_ENABLED=0 go build ./...
 	CGO_ENABLED=0 go vet ./probe/... ./portable/...
-	CGO_ENABLED=0 go test -parallel 8 ./probe/... ./portable/...
+	CGO_ENABLED=0 $(GOTEST) -parallel 8 ./probe/... ./portable/...
 
 # Installs with apt what demo, test and cluster need, and lists it.
 setup:
@@ -112,18 +112,20 @@ setup-browser:
 demo: setup build
 	bin/preflight demo
 
-# Most packages mostly wait for time-outs, so more of them are tested at once than there are
-# processors. The packages of ALONE start hosts for whole runs, which keep the processors busy and
-# have real deadlines. They must not compete with compilers. On a slow machine they take longer
-# than the ten minutes of go test's default time-out.
-ALONE   = ./e2e
-TOGETHER = $(filter-out $(shell go list $(ALONE)),$(shell go list ./...))
+# make lint vets all code, so the tests do not vet it again. With GOGC=400, compilers and tests need a
+# fifth less processor time and more memory.
+GOTEST = GOGC=400 go test -vet=off
+
+# The packages of FIRST mostly wait for time-outs, beside the compilers and the other tests, so more
+# packages are tested at once than there are processors. The packages of LAST start hosts for whole
+# runs, which keep the processors busy and have real deadlines. They must not compete with compilers,
+# so they start when everything else is compiled. On a slow machine they take longer than the ten
+# minutes of go test's default time-out.
+FIRST = ./remote/... ./fleet ./drill/... ./testhosts ./examples ./report/html
+LAST  = ./e2e
 
 test: setup
-	@status=0; \
-	(set -x; go test -p 4 -parallel 8 $(TOGETHER)) || status=1; \
-	(set -x; go test -timeout 20m -p 1 -parallel 8 $(ALONE)) || status=1; \
-	exit $$status
+	$(GOTEST) -p 6 -parallel 8 -timeout 20m $(FIRST) $(filter-out $(shell go list $(LAST)),$(shell go list ./...)) $(LAST)
 	@[ -e /usr/bin/chromium ] || echo "NOT RUN, because there is no browser: the HTML report in a real one (make browser-test installs it)"
 	@[ "$$(uname)$$(id -u)" = Linux0 ] || echo "NOT RUN, because they need root on Linux: the namespace hosts with a real sshd and their planted faults, full, read-only and noexec file systems, other users' files and processes"
 
@@ -136,7 +138,7 @@ browser-test: setup-browser
 # everything that it imports. The tests on test hosts run separate binaries, in which races are
 # not detected. testhosts/kube is a separate module.
 race:
-	go test -race -short -p 2 -parallel 8 $$(grep -rlE '^[[:space:]]*go [a-z][A-Za-z.]*[(]|[.]Go[(]' --include=*.go . | xargs -n1 dirname | sort -u | grep -v -e testdata -e testhosts/kube)
+	$(GOTEST) -race -short -p 2 -parallel 8 $$(grep -rlE '^[[:space:]]*go [a-z][A-Za-z.]*[(]|[.]Go[(]' --include=*.go . | xargs -n1 dirname | sort -u | grep -v -e testdata -e testhosts/kube)
 
 # Build tags only add files here, so one run with all tags covers everything.
 lint:
