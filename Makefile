@@ -112,9 +112,9 @@ setup-browser:
 demo: setup build
 	bin/preflight demo
 
-# make lint vets all code, so the tests do not vet it again. With GOGC=400, compilers and tests need a
-# fifth less processor time and more memory.
-GOTEST = GOGC=400 go test -vet=off
+# make lint vets all code, so the tests do not vet it again. With GOGC=400, compilers need a fifth less
+# processor time and more memory.
+GOTEST = go test -vet=off -toolexec 'env GOGC=400'
 
 # The packages of FIRST mostly wait for time-outs, beside the compilers and the other tests, so more
 # packages are tested at once than there are processors. The packages of LAST start hosts for whole
@@ -136,9 +136,10 @@ browser-test: setup-browser
 
 # Runs the race detector on every package that starts a goroutine, itself or in its tests, with
 # everything that it imports. The tests on test hosts run separate binaries, in which races are
-# not detected. testhosts/kube is a separate module.
+# not detected. In report/html only the browser's test starts one, and -short skips that.
+# testhosts/kube is a separate module. In the reverse order, packages that mostly wait start first.
 race:
-	$(GOTEST) -race -short -p 2 -parallel 8 $$(grep -rlE '^[[:space:]]*go [a-z][A-Za-z.]*[(]|[.]Go[(]' --include=*.go . | xargs -n1 dirname | sort -u | grep -v -e testdata -e testhosts/kube)
+	$(GOTEST) -race -short -p 4 -parallel 8 $$(grep -rlE '^[[:space:]]*go [a-z][A-Za-z.]*[(]|[.]Go[(]' --include=*.go . | xargs -n1 dirname | sort -ru | grep -v -e testdata -e testhosts/kube -e report/html)
 
 # Build tags only add files here, so one run with all tags covers everything.
 lint:
