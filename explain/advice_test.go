@@ -46,3 +46,38 @@ func TestLateTask(t *testing.T) {
 		}
 	}
 }
+
+// TestNames checks that a headline and the commands name what the log names: the module, the
+// variable of the program that speaks, and no port, host or program of another kind of launch.
+func TestNames(t *testing.T) {
+	for _, one := range []struct{ log, cause, has, hasNot string }{
+		{"w4: ModuleNotFoundError: No module named 'extra_ops'\n", "python-missing", "the module extra_ops", "a program or module"},
+		{"RuntimeError: [enforce fail at device.cc:83] ifa != nullptr. Unable to find address for: ib0\n", "socket-ifname-missing", "unset GLOO_SOCKET_IFNAME", "unset NCCL"},
+		{"RuntimeError: [unbound_buffer.cc:129] Timed out waiting 17000ms for recv operation to complete\n", "collective-timeout", "preflight hang", "TORCH_NCCL"},
+		{"[W socket.cpp:426] [c10d] The server socket has failed to bind to ?UNKNOWN? (errno: 98 - Address already in use).\n", "master-port-in-use", "MASTER_PORT", "29500"},
+		{"RuntimeError: connect() timed out.\n", "master-unreachable", "MASTER_PORT", "29500"},
+		{"[rank2]: hi, step=1\n[rank0]: RuntimeError: [unbound_buffer.cc:129] Timed out waiting 17000ms for recv operation to complete\n[rank2]: RuntimeError: [unbound_buffer.cc:129] Timed out waiting 17000ms for recv operation to complete\n", "collective-timeout", "because rank 1 did not take part", "TORCH_NCCL"},
+		{"slurmstepd: error: pyxis: failed to import docker image\n", "image-missing", "enroot import", "docker login"},
+		{"trainer-0   0/1     ImagePullBackOff   0   3m\n", "image-missing", "kubectl describe", "docker pull"},
+		{"[W socket.cpp:663] [c10d] The client socket has failed to connect to [xxx.xx.xx.xx]:29500 (errno: 113 - No route to host).\n", "no-route-to-host", "ping -c 1 ADDRESS", "ping -c 1 xxx.xx"},
+		{"w1: NODE_RANK=0\nw1: [W socket.cpp:663] [c10d] The client socket has failed to connect to [10.9.9.9]:29511 (errno: 113 - No route to host).\n", "master-addr-wrong", "--master_addr 10.9.9.9 --master_port 29511", "firewall"},
+		{"w1: NODE_RANK=0\nw2: [W socket.cpp:663] [c10d] The client socket has failed to connect to [10.9.9.9]:29511 (errno: 113 - No route to host).\n", "no-route-to-host", "firewall", "--master_addr"},
+		{"train.py: error: unrecognized arguments: --local_rank=0\n", "argument-refused", "--local-rank", "docker"},
+		{"huggingface_hub.errors.LocalEntryNotFoundError: An error happened\n", "hub-unreachable", "--only hub-reach,model-cached", "29500"},
+		{"w3: 已杀死\n", "host-oom-killed", "killed from outside", "the OOM killer"},
+		{"terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at pair.cc:510] op.preamble.length <= op.nbytes. 8 vs 4\n", "collective-desync", "got 8 bytes and expected 4", "NCCL"},
+		{"  Communicator ranks have different AllReduce operation counts\n", "collective-timeout", "preflight hang", "docker"},
+		{"n1:42 NCCL DIAG [INFO] p2p: write mismatch srcRank=0 srcCudaDev=0 srcNvmlDev=0 dstRank=1 dstCudaDev=1\nRuntimeError: NCCL operation timed out\n", "gpu-p2p-broken", "rank 1 directly", "docker"},
+	} {
+		r := signatures(t).Explain([]Source{read("log", one.log)})
+		if !strings.Contains(short(r.Causes), one.cause) {
+			t.Errorf("%q: %s, want %s", one.log, short(r.Causes), one.cause)
+			continue
+		}
+		f := r.Causes[0]
+		text := strings.Join(append(f.Fix, f.Title, f.Summary, f.Command), "\n")
+		if !strings.Contains(text, one.has) || strings.Contains(text, one.hasNot) {
+			t.Errorf("%q: %s", one.log, text)
+		}
+	}
+}

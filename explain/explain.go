@@ -242,9 +242,10 @@ type Finding struct {
 	Fix      []string   `json:"fix,omitempty"`
 	Where    []string   `json:"where,omitempty"`   // what to insert for the placeholders in Fix, such as NODE
 	Command  string     `json:"command,omitempty"` // command to run before the next launch
-	// MasterPort is the master's port according to the messages, so that a check can use the port.
-	// It is 0 if the port is unknown.
-	MasterPort int `json:"master_port,omitempty"`
+	// MasterAddr and MasterPort are the master's address and port according to the messages, so that
+	// a check can use them. They are "" and 0 if unknown.
+	MasterAddr string `json:"master_addr,omitempty"`
+	MasterPort int    `json:"master_port,omitempty"`
 	// Hearsay means that only other ranks report the cause. The affected rank or node does not
 	// report it.
 	Hearsay bool `json:"hearsay,omitempty"`

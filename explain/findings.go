@@ -45,12 +45,18 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 			named = slices.IndexFunc(own, func(v verdict) bool { return v.kind == own[0].kind && v.signature.Cause == id })
 		}
 		head := own[max(0, named)]
+		general := cause.Title
 		cause = head.signature.of(cause)
-		advice = head.fix
+		if title, ok := fill(cause.Title, with(t.valuesOf(head), "node", head.node), inWords); ok {
+			cause.Title = title
+		} else {
+			cause.Title = general
+		}
+		advice = head.beside.Fix
 		if head.apart != nil {
 			f.Summary, _ = fill(head.signature.Apart.Summary, head.apart, inWords)
 		} else {
-			f.Summary, _ = fill(head.signature.Summary, with(t.valuesOf(head), "node", head.node), inWords)
+			f.Summary, _ = fill(cmp.Or(head.beside.Summary, head.signature.Summary), with(t.valuesOf(head), "node", head.node), inWords)
 		}
 	}
 	for _, v := range own {
@@ -103,10 +109,15 @@ func (f *finding) addChecks(checks []string, values map[string]string) {
 	f.Check = checks[0]
 	f.Command = "preflight -H hostfile --only " + strings.Join(checks, ",")
 	port, err := strconv.Atoi(values["port"])
-	if aboutMaster := slices.Contains(checks, "master-port-free") || slices.Contains(checks, "rendezvous"); aboutMaster && err == nil {
-		f.MasterPort = port
-		f.Command += fmt.Sprintf(" --master_port %d", port)
+	if aboutMaster := checks[0] == "master-address" || slices.Contains(checks, "master-port-free") || slices.Contains(checks, "rendezvous"); !aboutMaster || err != nil {
+		return
 	}
+	if address, ok := asArgument("", cmp.Or(values["address"], values["peer"])); ok {
+		f.MasterAddr = address
+		f.Command += " --master_addr " + address
+	}
+	f.MasterPort = port
+	f.Command += fmt.Sprintf(" --master_port %d", port)
 }
 
 // of returns a cause in which the message's own title, checks and fixes replace those of the cause.
@@ -143,7 +154,7 @@ func (t *tally) unexplained(verdicts []verdict) *Finding {
 func (t *tally) valuesOf(v verdict) map[string]string {
 	values := map[string]string{}
 	learn(values, v.values)
-	for _, beside := range v.beside {
+	for _, beside := range v.beside.Any {
 		for _, h := range t.bySignature[beside] {
 			learn(values, h.values)
 		}
@@ -269,6 +280,8 @@ var (
 	// harmless matches values that may be inserted into a command that a person will paste. The
 	// values come from a log, and the author of the log is not trusted.
 	harmless = regexp.MustCompile(`^[A-Za-z0-9._/@%+,=:][A-Za-z0-9._/@%+,=:-]*$`)
+	// redacted matches what people write over an address or a name before they publish a log.
+	redacted = regexp.MustCompile(`(?i)^(?:[x\d]{1,3}\.)*x+(?:\.[x\d]{1,3})*$|redacted|masked|^(?:my|your)[-_]|^(?:some)?(?:host|ip|node)(?:[-_]?name|[-_]?addr\w*)?$`)
 )
 
 // fill replaces {name} in a sentence with the message's value of that name. It replaces
@@ -301,7 +314,9 @@ func inWords(name, value string) (string, bool) {
 	return value, value != ""
 }
 
-func asArgument(_, value string) (string, bool) { return value, harmless.MatchString(value) }
+func asArgument(_, value string) (string, bool) {
+	return value, harmless.MatchString(value) && !redacted.MatchString(value)
+}
 
 // blanksIn returns the placeholders, such as NODE, that remain in a sentence after fill.
 func blanksIn(sentence string, values map[string]string) (words []string) {

@@ -12,8 +12,7 @@ type verdict struct {
 	*occurrence
 	kind   Kind
 	cause  string
-	beside []string          // the signatures that give the message this meaning
-	fix    []string          // the fixes for this meaning
+	beside Beside            // why the message has another meaning than its signature says
 	apart  map[string]string // the values for Signature.Apart, if the message has that meaning
 }
 
@@ -100,15 +99,15 @@ func (t *tally) verdicts() []verdict {
 // collective.
 func (t *tally) together(verdicts []verdict) {
 	number, calls := t.apart()
-	missing := t.missing()
+	missing := t.missing(verdicts)
 	for i := range verdicts {
 		v := &verdicts[i]
 		switch {
-		case v.signature == nil || v.signature.Apart == nil:
-		case calls != "":
+		case v.signature == nil || !v.failed():
+		case calls != "" && v.signature.Apart != nil:
 			v.kind, v.cause = Proof, v.signature.Apart.Cause
 			v.apart = map[string]string{"number": number, "calls": calls}
-		case missing != "":
+		case missing != "" && v.values["missing"] == "":
 			v.values["missing"] = missing
 		}
 	}
@@ -122,8 +121,8 @@ func (t *tally) verdict(h *occurrence) verdict {
 	}
 	v := verdict{occurrence: h, kind: s.Kind, cause: s.Cause}
 	for _, beside := range s.Beside {
-		if t.has(beside.Any) {
-			v.cause, v.kind, v.beside, v.fix = beside.Cause, cmp.Or(beside.Kind, s.Kind), beside.Any, beside.Fix
+		if beside.All && t.everywhere(s, beside.Any) || !beside.All && t.has(beside.Any) {
+			v.cause, v.kind, v.beside = beside.Cause, cmp.Or(beside.Kind, s.Kind), beside
 			break
 		}
 	}

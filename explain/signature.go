@@ -88,12 +88,15 @@ type pattern struct {
 }
 
 // Beside is a second meaning of a message. It applies if the logs contain a message of one of the
-// signatures in Any.
+// signatures in Any. If All is set, those messages mark the node of rank 0, and the meaning applies
+// if that node or rank 0, or each of several logs, has the message itself.
 type Beside struct {
-	Any   []string `yaml:"any"`
-	Cause string   `yaml:"cause"` // "" only for noise and summaries
-	Kind  Kind     `yaml:"kind"`  // "" keeps the signature's kind
-	Fix   []string `yaml:"fix"`   // fixes to list before those of the cause
+	Any     []string `yaml:"any"`
+	All     bool     `yaml:"all"`
+	Cause   string   `yaml:"cause"`   // "" only for noise and summaries
+	Kind    Kind     `yaml:"kind"`    // "" keeps the signature's kind
+	Summary string   `yaml:"summary"` // "" keeps the signature's summary
+	Fix     []string `yaml:"fix"`     // fixes to list before those of the cause
 }
 
 // Apart is the meaning of a message if calls that should be the same differ.

@@ -149,6 +149,21 @@ func (t *tally) has(ids []string) bool {
 	return slices.ContainsFunc(ids, func(id string) bool { return len(t.bySignature[id]) > 0 })
 }
 
+// everywhere reports whether a message concerns the whole job: rank 0 or a node with one of the
+// messages "first" logged it, or each of several logs has it.
+func (t *tally) everywhere(s *Signature, first []string) bool {
+	files := map[int]bool{}
+	for _, h := range t.bySignature[s.ID] {
+		for _, id := range first {
+			if h.rank == "0" || h.node != "" && slices.ContainsFunc(t.bySignature[id], func(o *occurrence) bool { return o.node == h.node }) {
+				return true
+			}
+		}
+		files[h.file] = true
+	}
+	return t.many && len(files) == len(t.sources)
+}
+
 // lasting is the number of signs of progress that show that the whole program continues. Fewer
 // signs may come from another rank that continues only for a moment.
 const lasting = 20
@@ -324,20 +339,32 @@ func (c call) String() string {
 }
 
 // missing returns the ranks, up to the highest known rank, that did not give up in the call in
-// which most other ranks gave up. These ranks never arrived at the call. missing returns "" if too
-// few ranks are known, as in the log of one node.
-func (t *tally) missing() string {
-	if len(t.meetings) == 0 || t.groups && t.meetings[0].group == "" {
+// which most other ranks gave up. These ranks never arrived at the call. If the messages do not name
+// the call, as gloo's do not, it returns the ranks without a failure. missing returns "" if too few
+// ranks are known, as in the log of one node.
+func (t *tally) missing(verdicts []verdict) string {
+	present := map[int]bool{}
+	if len(t.meetings) > 0 {
+		for _, c := range t.at(t.meetings[0]) {
+			present[c.rank] = true
+		}
+	} else {
+		for _, v := range verdicts {
+			if rank, err := strconv.Atoi(v.rank); err == nil && v.failed() {
+				present[rank] = true
+			}
+		}
+	}
+	if t.groups && (len(t.meetings) == 0 || t.meetings[0].group == "") {
 		return ""
 	}
-	present := t.at(t.meetings[0])
 	highest := t.highest
-	for _, c := range present {
-		highest = max(highest, c.rank)
+	for rank := range present {
+		highest = max(highest, rank)
 	}
 	var missing []string
 	for rank := 0; rank <= highest && len(missing) <= len(present); rank++ {
-		if !slices.ContainsFunc(present, func(c call) bool { return c.rank == rank }) {
+		if !present[rank] {
 			missing = append(missing, strconv.Itoa(rank))
 		}
 	}

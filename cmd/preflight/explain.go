@@ -207,6 +207,9 @@ func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report,
 	if port := r.Causes[0].MasterPort; port != 0 && !cmd.Flags().Changed("master_port") {
 		c.MasterPort = port
 	}
+	if address := r.Causes[0].MasterAddr; address != "" && !cmd.Flags().Changed("master_addr") {
+		c.MasterAddr = address
+	}
 	policy, err := c.policy()
 	if err != nil {
 		return nil, err
