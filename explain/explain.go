@@ -10,7 +10,7 @@
 // messages came first and which only followed.
 //
 // The package does not guess. A message without a signature has no cause, and a log passes only if
-// no line looks like a failure (signatures/alarm.yaml). A message after which the program can
+// it shows success and no line looks like a failure (signatures/alarm.yaml). A message after which the program can
 // continue counts only if the log shows no success after the message. The package contacts no node
 // and starts no program.
 package explain
@@ -191,7 +191,7 @@ const Schema = 1
 // Report is the result of reading the logs of a launch.
 type Report struct {
 	Schema   int `json:"schema"`
-	ExitCode int `json:"exit_code"` // 0 nothing failed, 1 a cause is known, 2 something failed and no cause is known
+	ExitCode int `json:"exit_code"` // 0 the job ran and nothing failed, 1 a cause is known, 2 no cause is known and something failed or no success is shown
 	// Causes lists the reasons why the job died, the root cause first. It is empty if nothing
 	// failed or no cause is known.
 	Causes []Finding `json:"causes"`

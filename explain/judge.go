@@ -60,7 +60,7 @@ func (c *Catalogue) judge(t *tally) Report {
 	switch {
 	case len(r.Causes) > 0 || r.Program != nil:
 		r.ExitCode = 1
-	case len(r.Consequences) > 0 || r.Unexplained != nil || r.Lines == 0 || len(r.Unread) > 0:
+	case len(r.Consequences) > 0 || r.Unexplained != nil || len(t.progress) == 0 || len(r.Unread) > 0:
 		r.ExitCode = 2
 	}
 	return r

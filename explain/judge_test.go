@@ -95,9 +95,9 @@ func TestJudge(t *testing.T) {
 		log  string
 		want conclusion
 	}{
-		"nothing":                        {"loss 0.5\n", conclusion{}},
+		"nothing":                        {"loss 0.5\n", conclusion{ExitCode: 2}},
 		"an empty log":                   {"", conclusion{ExitCode: 2}},
-		"harmless":                       {"address family 97\naddress family 97\n", conclusion{Noise: "harmless"}},
+		"harmless":                       {"address family 97\naddress family 97\n", conclusion{Noise: "harmless", ExitCode: 2}},
 		"a cause wins over all before":   {"timed out waiting for w1 after 60 seconds\nno room for x\n", conclusion{Causes: "shm", Consequences: "unreachable", ExitCode: 1}},
 		"the first symptom":              {"collective is late\ntimed out waiting for w1 after 60 seconds\n", conclusion{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
 		"a symptom wins over an echo":    {"connection closed\ncollective is late\n", conclusion{Causes: "late", Consequences: "gone", ExitCode: 1}},
@@ -108,10 +108,10 @@ func TestJudge(t *testing.T) {
 		"tried again and well":           {"connect failed, trying again\nall have met\n", conclusion{Noise: "it went on"}},
 		"tried again and not well":       {"all have met\nconnect failed, trying again\n", conclusion{Causes: "unreachable", ExitCode: 1}},
 		"beside another message":         {"meeting by name\ncollective is late\ntimed out waiting for w1 after 60 seconds\n", conclusion{Causes: "name", Consequences: "late", ExitCode: 1}},
-		"one value":                      {"library version 1\nlibrary version 1\n", conclusion{}},
+		"one value":                      {"library version 1\nlibrary version 1\n", conclusion{ExitCode: 2}},
 		"two conclusion":                 {"w1: library version 1\nw2: library version 2\n", conclusion{Causes: "versions", ExitCode: 1}},
 		"wrapped":                        {"w1: timed out waiting\nw1: for w1 after\nw1: 60 seconds\n", conclusion{Causes: "unreachable", ExitCode: 1}},
-		"two conclusion of one speaker":  {"w1: library version 1\nw1: library version 2\n", conclusion{}},
+		"two conclusion of one speaker":  {"w1: library version 1\nw1: library version 2\n", conclusion{ExitCode: 2}},
 		"tried again, well, and ended":   {"connect failed, trying again\nall have met\ncollective is late\n", conclusion{Causes: "unreachable", Consequences: "late", ExitCode: 1}},
 		"tried again, well for long, and ended": {"connect failed, trying again\n" + strings.Repeat("all have met\n", lasting) + "collective is late\n",
 			conclusion{Causes: "late", Consequences: "unreachable", ExitCode: 1}},
@@ -130,8 +130,8 @@ func TestJudge(t *testing.T) {
 		"cut in its first word":               {strings.Repeat(".", narrowest) + " timed out wai\nting for w1 after 60 seconds\n", conclusion{Causes: "unreachable", ExitCode: 1}},
 		"cut in a later word":                 {strings.Repeat(".", narrowest) + " timed out waiting for w1 aft\ner 60 seconds\n", conclusion{Causes: "unreachable", ExitCode: 1}},
 		"cut behind a prefix":                 {"w1: " + strings.Repeat(".", narrowest) + " timed out wai\nw1: ting for w1 after 60 seconds\n", conclusion{Causes: "unreachable", ExitCode: 1}},
-		"cut where no terminal is so narrow":  {"timed out wai\nting for w1 after 60 seconds\n", conclusion{}},
-		"wrapped over too much":               {"timed out waiting for\n1\n2\n3\nw1 after 60 seconds\n", conclusion{}},
+		"cut where no terminal is so narrow":  {"timed out wai\nting for w1 after 60 seconds\n", conclusion{ExitCode: 2}},
+		"wrapped over too much":               {"timed out waiting for\n1\n2\n3\nw1 after 60 seconds\n", conclusion{ExitCode: 2}},
 		"the program's own": {"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: bad\nconnection closed\n",
 			conclusion{Program: "ValueError: bad", Consequences: "gone", ExitCode: 1}},
 		"an exception that is known": {"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nRuntimeError: connection closed\n",
@@ -148,16 +148,16 @@ func TestJudge(t *testing.T) {
 			conclusion{Program: "mylib.BadError: bad", Consequences: "gone", ExitCode: 1}},
 		"a plain Exception":                   {"Exception: loss scale at its minimum\n", conclusion{Program: "Exception: loss scale at its minimum", ExitCode: 1}},
 		"a plain Exception and its traceback": {"Traceback (most recent call last):\n  File \"a.py\"\nException: bad\n", conclusion{Program: "Exception: bad", ExitCode: 1}},
-		"words that only end in Error":        {"the last Error: none\nTypeErrors: 0\nloss: 1\n", conclusion{}},
+		"words that only end in Error":        {"the last Error: none\nTypeErrors: 0\nloss: 1\n", conclusion{ExitCode: 2}},
 		"an exception that Python ignores": {"Exception ignored in: <function f>\nTraceback (most recent call last):\nValueError: bad\nconnection closed\n",
 			conclusion{Causes: "gone", ExitCode: 1}},
 		"what looks like a failure":                          {"fine\nw1: the pump failed\nERROR: no water\n", conclusion{Unexplained: "the pump failed\nERROR: no water\n", ExitCode: 2}},
 		"what looks like a failure, and a cause":             {"the pump failed\nconnection closed\n", conclusion{Causes: "gone", ExitCode: 1}},
 		"what looks like a failure, and all goes on":         {"the pump failed\nall have met\n", conclusion{}},
 		"what looks like a failure, after all is well":       {"all have met\nthe pump failed\n", conclusion{Unexplained: "the pump failed\n", ExitCode: 2}},
-		"what looks like a failure and is none":              {"INFO no pump failed\n", conclusion{}},
+		"what looks like a failure and is none":              {"INFO no pump failed\n", conclusion{ExitCode: 2}},
 		"what looks like a failure beside a context":         {"meeting by name failed\n", conclusion{Unexplained: "meeting by name failed\n", ExitCode: 2}},
-		"what looks like a failure and is harmless":          {"address family 97 failed\n", conclusion{Noise: "harmless"}},
+		"what looks like a failure and is harmless":          {"address family 97 failed\n", conclusion{Noise: "harmless", ExitCode: 2}},
 		"what looks like a failure, wrapped over two":        {"w1: timed out waiting ERROR\nw1: for w1 after 60 seconds\n", conclusion{Unexplained: "timed out waiting ERROR\n", ExitCode: 2}},
 		"what is known of two lines that look like failures": {"w1: ERROR timed out waiting for\nw1: w1 after 60 seconds failed\n", conclusion{Causes: "unreachable", ExitCode: 1}},
 		"a launcher's count, and what looks like a failure":  {"the pump failed\nchildren failed\n", conclusion{Consequences: "the launcher counted", Unexplained: "the pump failed\n", ExitCode: 2}},
@@ -374,7 +374,7 @@ func TestUnread(t *testing.T) {
 // TestEmpty checks that the report lists an empty log, but does not count it as a failure if there
 // are other logs.
 func TestEmpty(t *testing.T) {
-	r := small(t).Explain([]Source{read("w1.log", "fine\n"), read("w2.log", ""), read("w3.log", "\n")})
+	r := small(t).Explain([]Source{read("w1.log", "all have met\n"), read("w2.log", ""), read("w3.log", "\n")})
 	if !cmp.Equal(r.Empty, []string{"w2.log"}) || r.ExitCode != 0 {
 		t.Errorf("empty %v, exit code %d", r.Empty, r.ExitCode)
 	}

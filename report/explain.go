@@ -79,10 +79,12 @@ func (p *page) explanationHead(r explain.Report) {
 		}
 	case r.Unexplained != nil && len(r.Consequences) == 0:
 		headline = "something failed" + on(*r.Unexplained) + ", but preflight does not know the messages: they are below"
+	case verdict == checks.Unknown && len(r.Consequences) == 0:
+		headline = "no known failure found, and no sign that the job ran"
 	case verdict == checks.Unknown:
 		headline = "ranks failed, but the log does not say why: give the logs of all ranks or nodes"
 	default:
-		headline = "nothing in the log looks like a failure"
+		headline = "the job ran, and nothing in the log looks like a failure"
 	}
 	p.line("%s  %s", p.colored(verdict, Word(verdict)), text.Escape(headline))
 	read := text.Plural(r.Files, "file") + ", " + text.Plural(r.Lines, "line")

@@ -48,6 +48,7 @@ func wrecks() map[string]explain.Report {
 		}},
 		"explain_empty_one": {Files: 7, Lines: 3, Empty: []string{"w2.log", "w3.log", "w4.log", "w5.log", "w6.log", "w7.log"}},
 		"explain_nothing":   {Files: 1, Lines: 3},
+		"explain_silent":    {ExitCode: 2, Files: 1, Lines: 3},
 	}
 }
 

@@ -75,14 +75,14 @@ func score(w io.Writer, corpus string) error {
 type trial struct {
 	file  string
 	want  string // a cause; none if the log has no cause in the catalogue; healthy if nothing failed
-	got   string // a cause, program, unknown or healthy
+	got   string // a cause, program, unknown, nothing or healthy
 	right bool   // got equals want or is another cause that the log permits; if want is none, got is not a cause
 }
 
 // passed reports whether explain called the log of a failure healthy.
 func (t trial) passed() bool { return t.got == healthy && t.want != healthy && !t.right }
 
-func (t trial) blamed() bool { return t.got != healthy && t.want == healthy }
+func (t trial) blamed() bool { return t.got != healthy && t.got != nothing && t.want == healthy }
 
 // try runs explain on each log of a corpus separately. logs/ contains the logs. labels.tsv has the
 // cause of each log (file, cause, …). ambiguous.tsv has other permitted causes (file, causes
@@ -106,7 +106,8 @@ func try(c *explain.Catalogue, corpus fs.FS) ([]trial, error) {
 		also := strings.Split(ambiguous[file], ",")
 		one.right = one.got == one.want || slices.Contains(also, one.got) ||
 			nobody[one.got] && (one.want == none || slices.Contains(also, none)) ||
-			one.got == program && one.want == unknown
+			one.got == program && one.want == unknown ||
+			one.got == nothing && (one.want == unknown || one.want == healthy)
 		trials = append(trials, one)
 	}
 	return trials, nil
@@ -116,11 +117,12 @@ const (
 	none    = "none"
 	program = "program" // the program failed by itself
 	unknown = "unknown" // the launch failed, and the cause is unknown
+	nothing = "nothing" // no known failure, and no sign of success
 	healthy = "healthy"
 )
 
 // nobody holds the results that name no cause.
-var nobody = map[string]bool{program: true, unknown: true, healthy: true}
+var nobody = map[string]bool{program: true, unknown: true, nothing: true, healthy: true}
 
 // verdict returns the root cause of a report.
 func verdict(r explain.Report) string {
@@ -129,8 +131,10 @@ func verdict(r explain.Report) string {
 		return r.Causes[0].Cause
 	case r.Program != nil:
 		return program
-	case r.ExitCode != 0:
+	case r.Unexplained != nil || len(r.Consequences) > 0:
 		return unknown
+	case r.ExitCode != 0:
+		return nothing
 	}
 	return healthy
 }
