@@ -256,7 +256,7 @@ func (t *tally) evidence(e event) Evidence {
 
 // timeline returns the first failure of each speaker, or nil if only one speaker failed.
 func (t *tally) timeline(verdicts []verdict) []Death {
-	if t.many && slices.ContainsFunc(verdicts, func(v verdict) bool { return v.failed() && !v.at.known() }) {
+	if t.many && slices.ContainsFunc(verdicts, func(v verdict) bool { return v.failed() && !v.at.Known() }) {
 		return nil // without times, the order of lines in different logs is unknown
 	}
 	var deaths []Death

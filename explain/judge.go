@@ -177,7 +177,7 @@ func (t *tally) after(v verdict, ends map[int]int) outcome {
 // inOrder sorts failures by time, or by position if any failure has no time. Messages that are not
 // failures come after all failures, so they do not disturb the order.
 func inOrder(verdicts []verdict) {
-	timed := !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.failed() && !v.at.known() })
+	timed := !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.failed() && !v.at.Known() })
 	slices.SortStableFunc(verdicts, func(a, b verdict) int {
 		switch {
 		case a.failed() != b.failed():
@@ -185,9 +185,9 @@ func inOrder(verdicts []verdict) {
 				return -1
 			}
 			return 1
-		case timed && a.failed() && a.at.earlier(b.at):
+		case timed && a.failed() && a.at.Earlier(b.at):
 			return -1
-		case timed && a.failed() && b.at.earlier(a.at):
+		case timed && a.failed() && b.at.Earlier(a.at):
 			return 1
 		}
 		return a.position - b.position

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"unicode/utf8"
+
+	"preflight/internal/logtext"
 )
 
 const (
@@ -40,6 +42,9 @@ type reader struct {
 	headed  int    // how many times the prefix was searched
 	seams   seams
 	err     error // if set, nothing more can be read
+	widest  int   // width of the widest line so far, in characters
+	vain    int   // how many lines of this width were not broken
+	skipped int   // lines that belong to the line before
 }
 
 func newReader(in io.Reader) *reader {
@@ -70,13 +75,67 @@ func (r *reader) read() (line, error) {
 			}
 		}
 		if !r.midLine {
-			r.number++
-			r.heading = false
+			r.number += 1 + r.skipped
+			r.skipped, r.heading = 0, false
 		}
 		r.midLine = errors.Is(err, bufio.ErrBufferFull)
-		r.rest = bytes.TrimRight(piece, "\r\n")
+		if r.midLine {
+			r.rest = bytes.TrimRight(piece, "\r\n")
+		} else {
+			r.rest = logtext.FromJSON(r.whole(bytes.TrimRight(piece, "\r\n")))
+		}
 	}
 }
+
+// whole returns a line with the lines into which a terminal, a pager or a form broke it. Such a line
+// is exactly as wide as the terminal, no line before was wider, and the next line is not wider and
+// begins in the middle of a text.
+func (r *reader) whole(text []byte) []byte {
+	width := utf8.RuneCount(text)
+	if width < narrowest || width < r.widest {
+		return text
+	}
+	usual := slices.Contains(widths, width) || width == r.widest
+	if width > r.widest {
+		r.widest, r.vain = width, 0
+	}
+	if r.vain++; !usual || r.vain > mostUnbroken {
+		return text
+	}
+	text = bytes.Clone(text) // looking ahead moves the buffer
+	for last := text; utf8.RuneCount(last) == width && len(text) < longest; r.skipped++ {
+		most := utf8.UTFMax*width + len("\r\n")
+		ahead, _ := r.in.Peek(most)
+		next, _, found := bytes.Cut(ahead, []byte{'\n'})
+		size := min(len(next)+1, len(ahead))
+		next = bytes.TrimRight(next, "\r")
+		if len(next) == 0 || !found && len(ahead) == most || utf8.RuneCount(next) > width || !continues(last, next) {
+			break
+		}
+		text = append(text, next...)
+		last = text[len(text)-len(next):]
+		r.in.Discard(size)
+		r.vain = 0
+	}
+	return text
+}
+
+// mostUnbroken is the number of lines of the greatest width after which, if none of them was broken,
+// the width is taken for a coincidence.
+const mostUnbroken = 100
+
+// widths lists the usual widths of terminals and pages. Text that is broken at another width is
+// recognized from its second broken line on.
+var widths = []int{80, 100, 120, 132, 140, 160}
+
+// continues reports whether text can go on in the middle of a line. A line with a prefix of its own
+// begins something new, and so does a row of a table.
+func continues(before, text []byte) bool {
+	edge := before[len(before)-1]
+	return (!margin(text) || len(text) > 1 && text[1] != ' ') && len(decoration(text)) == 0 && !bytes.Contains(text, []byte("] NCCL ")) && !(ruled(edge) && ruled(before[len(before)-2])) && edge != '|' && text[0] != '|' && text[0] != '{'
+}
+
+func ruled(c byte) bool { return bytes.IndexByte([]byte("-=+*#_~"), c) >= 0 }
 
 // withPrefix puts the prefix of the line before text that follows a carriage return. Launchers
 // write a prefix once for each line. They do not repeat the prefix when a progress bar starts over.
@@ -137,6 +196,11 @@ var (
 func plainText(text []byte) []byte {
 	if bytes.IndexByte(text, 0x1b) >= 0 {
 		text = escapes.ReplaceAll(text, nil)
+	}
+	for i := bytes.LastIndexByte(text, '\t'); i > 0; i-- {
+		if text[i] == '\t' && text[i-1] != ' ' { // other tabs are a margin
+			text[i] = ' '
+		}
 	}
 	text = bytes.TrimLeft(text, "\x00") // NFS leaves NUL bytes when two nodes write to one file
 	if !utf8.Valid(text) {

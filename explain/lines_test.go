@@ -104,3 +104,53 @@ func TestBefore(t *testing.T) {
 		}
 	}
 }
+
+// TestWhole checks which lines are joined because a terminal broke them. A line that only happens to
+// be as wide as a terminal is not joined with a line that begins something new.
+func TestWhole(t *testing.T) {
+	wide := strings.Repeat("wide ", 16)
+	for _, test := range []struct {
+		name, log string
+		want      []string
+	}{
+		{"broken", wide + "\nand more\nnext\n", []string{wide + "and more", "next"}},
+		{"broken twice", wide + "\n" + wide + "\nend\n", []string{wide + wide + "end"}},
+		{"with CRLF", wide + "\r\nend\r\n", []string{wide + "end"}},
+		{"without end", wide + "\nend", []string{wide + "end"}},
+		{"a prefix", wide + "\n[rank1]: more\n", []string{wide, "[rank1]: more"}},
+		{"a table", strings.Repeat("=", 80) + "\nmore\n", []string{strings.Repeat("=", 80), "more"}},
+		{"a margin", wide + "\n    more\n", []string{wide, "    more"}},
+		{"an empty line", wide + "\n\nmore\n", []string{wide, "more"}},
+		{"a wider line before", wide + "wide\n" + wide + "\nmore\n", []string{wide + "wide", wide, "more"}},
+		{"a wider line after", wide + "\n" + wide + "wide\n", []string{wide, wide + "wide"}},
+		{"narrow", "narrow\nmore\n", []string{"narrow", "more"}},
+	} {
+		r, got := newReader(strings.NewReader(test.log)), []string(nil)
+		for {
+			l, err := r.read()
+			if err != nil {
+				break
+			}
+			got = append(got, string(l.text))
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+// TestTornEnds checks that letters that are missing at the start or the end of a line do not matter, and
+// that numbers are not completed.
+func TestTornEnds(t *testing.T) {
+	for log, want := range map[string]string{
+		"here are not enough slots available in the system to satisfy the 16": "hostfile-invalid",
+		"are not enough slots available in the system":                        "",
+		"ibv_reg_mr failed: Cannot allocate m":                                "memlock",
+		"pdsh@w1: w3: ssh exited with exit code 1":                            "",
+		"NET/OFI Selected Provider is efa":                                    "",
+	} {
+		if got := short(signatures(t).Explain([]Source{read("log", log+"\n")}).Causes); got != want {
+			t.Errorf("%q: %q, want %q", log, got, want)
+		}
+	}
+}

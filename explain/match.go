@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"preflight/internal/logtext"
 )
 
 const (
@@ -30,7 +32,7 @@ type event struct {
 	values    map[string]string // values of the message, by group name of the pattern
 	told      *furtherLines     // further lines of an exception, nil for other messages
 	speaker
-	at       stamp
+	at       logtext.Stamp
 	file     int // index of the source
 	line     int
 	position int // line number over all sources
@@ -43,7 +45,7 @@ type matcher struct {
 	file       int
 	node       string // node of the whole file, "" if only the lines can show the node
 	recent     recent
-	clock      stamp            // the last time stamp that was found
+	clock      logtext.Stamp    // the last time stamp that was found
 	asked      int              // number of lines that had been read when the time stamp was found
 	vain       map[*pattern]int // how many times the pattern was possible but did not match
 	repeats    map[*Signature]repeat
@@ -293,13 +295,13 @@ func (m *matcher) place(e event) event {
 }
 
 // now returns the last time stamp in the log so far. Each line is searched once.
-func (m *matcher) now() stamp {
+func (m *matcher) now() logtext.Stamp {
 	for n := range min(looked, m.recent.read-m.asked) {
 		l, ok := m.recent.before(n)
 		if !ok {
 			break
 		}
-		if at, known := stampOf(l.text); known {
+		if at, known := logtext.StampOf(l.text); known {
 			m.clock = at
 			break
 		}

@@ -5,14 +5,12 @@ package explain
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"hash/maphash"
 	"io"
-	"regexp"
-	"regexp/syntax"
 	"runtime"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // scanned is a line and the patterns that it may match.
@@ -106,6 +104,7 @@ const mostKnown = 1 << 14
 // look finds the patterns that the lines may match. known caches the results by text.
 func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
 	var candidates []*pattern // candidates of all lines, one line after the other
+	var torn []*pattern
 	var joint, buffer []byte
 	before := s.before
 	for i := range s.lines {
@@ -113,23 +112,77 @@ func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
 		l.broken, joint = x.broken(before, l.text, joint)
 		before = l.text
 		from := len(candidates)
-		candidates = x.candidates(l.text, candidates)
-		if l.candidates = candidates[from:len(candidates):len(candidates)]; len(l.candidates) == 0 {
+		candidates, torn = x.candidates(l.text, candidates, torn[:0])
+		l.candidates = candidates[from:len(candidates):len(candidates)]
+		if len(l.candidates)+len(torn) == 0 {
 			continue
 		}
-		l.digest = maphash.Bytes(seed, l.text)
 		buffer = shape(l.text, buffer[:0])
 		alike := maphash.Bytes(seed, buffer)
-		if !slices.ContainsFunc(l.candidates, func(p *pattern) bool { return p.counts && p.Kind != Alarm }) {
-			l.first = known.first(alike, l.candidates, l.text)
-			continue
+		if len(l.candidates) > 0 {
+			l.digest = maphash.Bytes(seed, l.text)
+			if !slices.ContainsFunc(l.candidates, func(p *pattern) bool { return p.counts && p.Kind != Alarm }) {
+				l.first = known.first(alike, l.candidates, l.text)
+			} else {
+				alarms := firstAlarm(l.candidates)
+				l.first = known.first(l.digest, l.candidates[:alarms], l.text)
+				if l.first == nil {
+					l.first = known.first(alike+1, l.candidates[alarms:], l.text)
+				}
+			}
 		}
-		alarms := firstAlarm(l.candidates)
-		l.first = known.first(l.digest, l.candidates[:alarms], l.text)
-		if l.first == nil {
-			l.first = known.first(alike+1, l.candidates[alarms:], l.text)
+		if _, vain := known[alike+2]; !vain && (l.first == nil || l.first.Kind == Alarm || l.first.Kind == Summary) && !l.mend(append(torn, l.candidates...)) && len(known) < mostKnown {
+			known[alike+2] = nil
 		}
 	}
+}
+
+// mostTorn is the number of bytes that may be missing at the start or the end of a line, as when
+// text is copied by hand.
+const mostTorn = 5
+
+// mend completes a line of which the first or last letters are missing, and reports whether the line
+// then matches.
+func (l *scanned) mend(candidates []*pattern) bool {
+	slices.SortFunc(candidates, inCatalogue)
+	for _, p := range candidates {
+		if p == l.first {
+			break // what follows is more general
+		}
+		for _, whole := range p.mended(string(l.text)) {
+			if message, _ := peel(whole); p.matches(message) {
+				l.text, l.first, l.candidates, l.digest = []byte(whole), p, []*pattern{p}, 0
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// enough reports whether so many bytes of a literal show what was there.
+func enough(literal string, kept int) bool {
+	return kept >= 3 || kept >= 0 && strings.IndexFunc(literal, unicode.IsLetter) < 0
+}
+
+// mended returns the text with the missing letters of the pattern's start or end.
+func (p *pattern) mended(text string) (whole []string) {
+	if p.Kind == Alarm || p.Kind == Success {
+		return nil
+	}
+	for missing := 1; missing <= mostTorn; missing++ {
+		for _, end := range p.ends {
+			// A number is not completed: it has another meaning.
+			if keep := len(end) - missing; enough(end, keep) && !digit(end[keep]) && strings.HasSuffix(text, end[:keep]) {
+				whole = append(whole, text+end[keep:])
+			}
+		}
+		for _, start := range p.starts {
+			if len(start)-missing >= 3 && strings.HasPrefix(text, start[missing:]) {
+				whole = append(whole, start[:missing]+text)
+			}
+		}
+	}
+	return whole
 }
 
 // matched maps the digest of a text to the first pattern that it matches.
@@ -249,8 +302,8 @@ type entry struct {
 }
 
 func (x *index) add(literal string, p *pattern) {
-	best := 0
-	for offset := range len(literal) - gram + 1 {
+	best := min(mostTorn, (len(literal)-gram)/2) // not in the letters that may be torn off
+	for offset := best; offset <= len(literal)-gram-best; offset++ {
 		if commonness(literal[offset:offset+gram]) < commonness(literal[best:best+gram]) {
 			best = offset
 		}
@@ -281,21 +334,26 @@ func commonness(text string) int {
 	return sum
 }
 
-// candidates appends the patterns that the text may match, in the order of the catalogue.
-func (x *index) candidates(text []byte, into []*pattern) []*pattern {
+// candidates appends the patterns that the text may match, in the order of the catalogue, and the
+// patterns whose literal text is cut at the start or the end of the text.
+func (x *index) candidates(text []byte, into, torn []*pattern) (all, cut []*pattern) {
 	from := len(into)
-	x.each(text, func(p *pattern, _, _ int) {
-		if !slices.Contains(into[from:], p) {
+	x.each(text, mostTorn, func(p *pattern, start, end int) {
+		if start < 0 || end > len(text) {
+			torn = append(torn, p)
+		} else if !slices.Contains(into[from:], p) {
 			into = append(into, p)
 		}
 	})
-	slices.SortFunc(into[from:], func(a, b *pattern) int { return a.order - b.order })
-	return into
+	slices.SortFunc(into[from:], inCatalogue)
+	return into, torn
 }
+
+func inCatalogue(a, b *pattern) int { return a.order - b.order }
 
 // across returns the patterns whose literal text spans the byte at seam.
 func (x *index) across(text []byte, seam int) (found []*pattern) {
-	x.each(text, func(p *pattern, from, to int) {
+	x.each(text, 0, func(p *pattern, from, to int) {
 		if from < seam && seam < to {
 			found = append(found, p)
 		}
@@ -303,8 +361,9 @@ func (x *index) across(text []byte, seam int) (found []*pattern) {
 	return found
 }
 
-// each calls found for every literal in the text, with its position.
-func (x *index) each(text []byte, found func(p *pattern, from, to int)) {
+// each calls found for every literal in the text, with its position. At most "cut" bytes of a literal
+// may be missing before the text or after it.
+func (x *index) each(text []byte, cut int, found func(p *pattern, from, to int)) {
 	for i := 0; i+gram <= len(text); i++ {
 		key := binary.LittleEndian.Uint32(text[i:])
 		if !x.maybe[hash(key)] {
@@ -313,78 +372,10 @@ func (x *index) each(text []byte, found func(p *pattern, from, to int)) {
 		for _, e := range x.exact[key] {
 			from := i - e.offset
 			to := from + len(e.literal)
-			if from >= 0 && to <= len(text) && string(text[from:to]) == e.literal {
+			before, after := max(0, -from), max(0, to-len(text))
+			if before+after <= cut && string(text[from+before:to-after]) == e.literal[before:len(e.literal)-after] {
 				found(e.pattern, from, to)
 			}
 		}
 	}
-}
-
-// expression is a regular expression with a list of literals. Every match contains at least one of
-// the literals. Searching for the literals is cheap, and most lines contain none.
-type expression struct {
-	*regexp.Regexp
-	literals []string
-}
-
-// may reports whether a text may match.
-func (e expression) may(text string) bool {
-	return slices.ContainsFunc(e.literals, func(literal string) bool { return strings.Contains(text, literal) })
-}
-
-// parse compiles an expression. It returns an error unless every match contains a literal of at
-// least "least" bytes.
-func parse(text string, least int) (expression, error) {
-	parsed, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return expression{}, err
-	}
-	literals := required(parsed, least)
-	if len(literals) == 0 {
-		return expression{}, fmt.Errorf("%q has no text of %d bytes that is always there (case matters)", text, least)
-	}
-	return expression{regexp.MustCompile(text), literals}, nil
-}
-
-// required returns a set of literals such that every match contains at least one of them. It
-// returns nil if there is no such set with literals of at least "least" bytes.
-func required(re *syntax.Regexp, least int) []string {
-	switch re.Op {
-	case syntax.OpLiteral:
-		if literal := string(re.Rune); re.Flags&syntax.FoldCase == 0 && len(literal) >= least {
-			return []string{literal}
-		}
-	case syntax.OpCapture, syntax.OpPlus:
-		return required(re.Sub[0], least)
-	case syntax.OpRepeat:
-		if re.Min > 0 {
-			return required(re.Sub[0], least)
-		}
-	case syntax.OpAlternate:
-		var all []string
-		for _, sub := range re.Sub {
-			literals := required(sub, least)
-			if literals == nil {
-				return nil
-			}
-			all = append(all, literals...)
-		}
-		return all
-	case syntax.OpConcat:
-		var best []string
-		for _, sub := range re.Sub {
-			if literals := required(sub, least); shortest(literals) > shortest(best) {
-				best = literals
-			}
-		}
-		return best
-	}
-	return nil
-}
-
-func shortest(literals []string) int {
-	if len(literals) == 0 {
-		return 0
-	}
-	return len(slices.MinFunc(literals, func(a, b string) int { return len(a) - len(b) }))
 }

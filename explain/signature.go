@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"go.yaml.in/yaml/v3"
+
+	"preflight/internal/literal"
 )
 
 // Cause is a reason why launches fail.
@@ -76,13 +78,15 @@ type Signature struct {
 	Examples []string `yaml:"examples"`
 
 	patterns []*pattern
-	unless   []expression
+	unless   []literal.Expression
 }
 
 // pattern is one expression of a signature.
 type pattern struct {
 	*Signature
 	says   *regexp.Regexp
+	starts []string
+	ends   []string
 	order  int  // position in the catalogue: the first of two matches wins
 	counts bool // the pattern looks for certain digits, not only for any number
 }
@@ -179,20 +183,20 @@ func decode(files fs.FS, name string, into any) error {
 
 func (c *Catalogue) add(s *Signature) error {
 	for _, text := range s.Unless {
-		unless, err := parse(text, gram)
+		unless, err := literal.Parse(text, gram)
 		if err != nil {
 			return fmt.Errorf("unless: %w", err)
 		}
 		s.unless = append(s.unless, unless)
 	}
 	for _, text := range s.Says {
-		says, err := parse(text, gram)
+		says, err := literal.Parse(text, gram)
 		if err != nil {
 			return err
 		}
-		p := &pattern{s, says.Regexp, c.patterns, numbers.MatchString(text)}
-		for _, literal := range says.literals {
-			c.index.add(literal, p)
+		p := &pattern{s, says.Regexp, says.Starts, says.Ends, c.patterns, numbers.MatchString(text)}
+		for _, text := range says.Literals {
+			c.index.add(text, p)
 		}
 		s.patterns = append(s.patterns, p)
 		c.patterns++
@@ -225,7 +229,7 @@ func (p *pattern) matches(text string) bool {
 }
 
 func (s *Signature) exempted(text string) bool {
-	return slices.ContainsFunc(s.unless, func(e expression) bool { return e.may(text) && e.MatchString(text) })
+	return slices.ContainsFunc(s.unless, func(e literal.Expression) bool { return e.May(text) && e.MatchString(text) })
 }
 
 // match returns where the pattern matches the text, and the values of its groups.

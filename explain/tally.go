@@ -103,7 +103,7 @@ func (t *tally) add(e event) *occurrence {
 	}
 	known.count++
 	known.last = e.position
-	if e.at.known() && known.at.known() && e.at.earlier(known.at) {
+	if e.at.Known() && known.at.Known() && e.at.Earlier(known.at) {
 		known.event = e.kept()
 	}
 	return known

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"preflight/internal/logtext"
 )
 
 // tracebacks follows the exceptions of programs. If several ranks write into one log, it follows
@@ -32,7 +34,7 @@ type writer struct {
 
 func writerBehind(prefix []byte) writer {
 	_, who := peel(string(prefix) + "x")
-	return writer{bytes.Clone(prefix), clock(append(slices.Clip(prefix), "   "...)), who}
+	return writer{bytes.Clone(prefix), logtext.HasTime(append(slices.Clip(prefix), "   "...)), who}
 }
 
 // rest returns the text after the prefix, and whether the line is from this writer.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package explain
+package logtext
 
 import (
 	"testing"
@@ -34,20 +34,20 @@ func TestStamp(t *testing.T) {
 		"\xff\xfe 2026-03-01 10:20:30":                                          "03-01 10:20:30",
 		"version 1.2026-03-01x, 4 of 8 at 12:00:00, 12026-03-01 10:20:30, W301": "",
 	} {
-		got, known := stampOf([]byte(text))
+		got, known := StampOf([]byte(text))
 		if got.String() != want || known != (want != "") {
 			t.Errorf("%q: got %q (%v), want %q", text, got, known, want)
 		}
 	}
 	far := make([]byte, stampWithin)
-	if got, known := stampOf(append(far, "2026-03-01 10:20:30"...)); known {
+	if got, known := StampOf(append(far, "2026-03-01 10:20:30"...)); known {
 		t.Errorf("found %v behind what may be a prefix", got)
 	}
 }
 
 func TestEarlier(t *testing.T) {
-	at := func(text string) stamp {
-		s, _ := stampOf([]byte(text))
+	at := func(text string) Stamp {
+		s, _ := StampOf([]byte(text))
 		return s
 	}
 	for _, test := range []struct {
@@ -61,7 +61,7 @@ func TestEarlier(t *testing.T) {
 		{"2025-12-31 23:59:59", "2026-01-01 00:00:01", true}, // time stamps of glog have no year
 		{"2026-01-01 00:00:01", "2025-12-31 23:59:59", false},
 	} {
-		if got := at(test.a).earlier(at(test.b)); got != test.want {
+		if got := at(test.a).Earlier(at(test.b)); got != test.want {
 			t.Errorf("%s before %s: %v", test.a, test.b, got)
 		}
 	}
