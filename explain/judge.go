@@ -28,7 +28,7 @@ func (c *Catalogue) judge(t *tally) Report {
 		Schema: Schema, Causes: []Finding{}, Consequences: []Finding{}, Noise: []Finding{},
 		Files: len(t.sources), Lines: t.lines, Unread: t.unread, Empty: t.empty, Nameless: t.nameless,
 	}
-	roots, program := rootsOf(verdicts)
+	roots, program := c.rootsOf(verdicts)
 	for _, cause := range roots {
 		r.Causes = append(r.Causes, c.finding(t, cause, verdicts))
 	}
@@ -195,30 +195,49 @@ func inOrder(verdicts []verdict) {
 }
 
 // rootsOf returns the root causes in the order of the failures, and the program's own exception if
-// that exception is the root. Messages that name their own cause are always roots. Without such
-// messages the first failure is the root. If there are only echoes, the cause of the echoes is the
-// root.
-func rootsOf(verdicts []verdict) (causes []string, program *occurrence) {
+// that exception is the root. Messages that name their own cause are roots. Without such messages the
+// first failure is the root. If there are only echoes, the cause of the echoes is the root. A root that
+// another cause of the log explains gives way to that cause.
+func (c *Catalogue) rootsOf(verdicts []verdict) (causes []string, program *occurrence) {
+	var shown []string // the causes that the log shows, and not only as consequences
 	for _, v := range verdicts {
 		if v.kind == Proof && !slices.Contains(causes, v.cause) {
 			causes = append(causes, v.cause)
 		}
-	}
-	if len(causes) > 0 {
-		return causes, nil
-	}
-	for _, v := range verdicts {
-		switch v.kind {
-		case Program:
-			return nil, v.occurrence
-		case Symptom:
-			return []string{v.cause}, nil
+		if v.kind == Proof || v.kind == Symptom {
+			shown = append(shown, v.cause)
 		}
 	}
-	for _, v := range verdicts {
-		if v.kind == Echo {
-			return []string{v.cause}, nil
+	first := slices.IndexFunc(verdicts, func(v verdict) bool { return v.kind == Program || v.kind == Symptom })
+	if first < 0 {
+		first = slices.IndexFunc(verdicts, func(v verdict) bool { return v.kind == Echo })
+	}
+	switch {
+	case len(causes) > 0 || first < 0:
+	case verdicts[first].kind == Program:
+		if cause := c.rootOf(string(Program), shown); cause != string(Program) {
+			return []string{cause}, nil
+		}
+		return nil, verdicts[first].occurrence
+	default:
+		causes = []string{verdicts[first].cause}
+	}
+	var roots []string
+	for _, cause := range causes {
+		if root := c.rootOf(cause, shown); !slices.Contains(roots, root) {
+			roots = append(roots, root)
 		}
 	}
-	return nil, nil
+	return roots, nil
+}
+
+// rootOf returns the cause that explains a cause, directly or by way of others, and that no shown
+// cause explains. A test makes sure that causes do not explain each other in a circle.
+func (c *Catalogue) rootOf(cause string, shown []string) string {
+	for _, other := range shown {
+		if slices.Contains(c.causes[other].Explains, cause) {
+			return c.rootOf(other, shown)
+		}
+	}
+	return cause
 }

@@ -18,10 +18,11 @@ import (
 
 // Cause is a reason why launches fail.
 type Cause struct {
-	ID     string   `yaml:"id"`     // stable, kebab-case, never reused
-	Title  string   `yaml:"title"`  // what is wrong, in one line
-	Doc    string   `yaml:"doc"`    // why the cause occurs and how it appears in logs
-	Checks []string `yaml:"checks"` // the checks that find the cause before the launch, the best check first
+	ID       string   `yaml:"id"`       // stable, kebab-case, never reused
+	Title    string   `yaml:"title"`    // what is wrong, in one line
+	Doc      string   `yaml:"doc"`      // why the cause occurs and how it appears in logs
+	Checks   []string `yaml:"checks"`   // the checks that find the cause before the launch, the best check first
+	Explains []string `yaml:"explains"` // the causes, or program, that follow from this cause
 	// Fix lists commands and remarks, the most useful first. It may contain the same placeholders
 	// as Signature.Summary. A line is left out if a value is unknown and the placeholder has no
 	// alternative words.

@@ -235,6 +235,14 @@ func TestCatalogueHasNoMistakes(t *testing.T) {
 	}
 }
 
+// leadsTo reports whether one cause explains another, directly or by way of others.
+func (c *Catalogue) leadsTo(from, to string, past []string) bool {
+	if from == to || slices.Contains(past, from) || c.causes[from] == nil {
+		return from == to
+	}
+	return slices.ContainsFunc(c.causes[from].Explains, func(id string) bool { return c.leadsTo(id, to, append(past, from)) })
+}
+
 // mistakes returns duplicate IDs, and references to kinds, causes, groups and signatures that do
 // not exist.
 func mistakes(c *Catalogue) (all error) {
@@ -248,6 +256,14 @@ func mistakes(c *Catalogue) (all error) {
 			wrong(cause.ID, "is there twice")
 		}
 		met[cause.ID] = true
+		for _, id := range cause.Explains {
+			if c.causes[id] == nil && id != string(Program) {
+				wrong(cause.ID, "explains %q, which is no cause", id)
+			}
+			if c.leadsTo(id, cause.ID, nil) {
+				wrong(cause.ID, "explains %s, which explains it", id)
+			}
+		}
 	}
 	clear(met)
 	for _, family := range c.Families {
