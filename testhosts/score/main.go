@@ -77,7 +77,14 @@ func score(w io.Writer, corpus string) error {
 	if err := m.logs(catalogue, os.DirFS(corpus)); err != nil {
 		return err
 	}
-	return m.write(w)
+	if err := m.write(w); err != nil {
+		return err
+	}
+	lists, err := covered(os.DirFS("explain/testdata/messages"))
+	if err != nil {
+		return err
+	}
+	return writeCoverage(w, lists)
 }
 
 // trial is a log with a known cause, and the cause that explain finds in the log.
