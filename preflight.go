@@ -176,7 +176,7 @@ func judgeHang(ctx context.Context, job Job, nodes []hang.Node, endpoint string)
 func (job Job) work() fleet.Job {
 	return fleet.Job{
 		Head: job.Plan.Head, Prediction: job.Plan.Prediction,
-		Remote: job.Remote, Timeout: job.Timeout, Throughput: job.Throughput, Smoke: job.Smoke, Progress: job.Progress,
+		Remote: job.Remote, Timeout: job.Timeout, Throughput: job.Throughput, Smoke: job.Smoke, Shared: job.Policy.Shared, Progress: job.Progress,
 		Rehearsal: fleet.Rehearsal{Time: job.Rehearse, StandIn: job.Plan.StandIn, Busy: job.RehearseBusy},
 		SwitchedOff: func(check string) string {
 			if job.Policy.SwitchesOff(check) {

@@ -20,6 +20,7 @@ import (
 	"preflight/drill"
 	"preflight/drill/mesh"
 	"preflight/drill/rehearse"
+	"preflight/drill/shared"
 	"preflight/drill/smoke"
 	"preflight/facts"
 	"preflight/probe"
@@ -68,6 +69,12 @@ var (
 		return play.Hold(ctx, report)
 	})
 	Cue = request[rehearse.Cue]("cue")
+	// Put makes a node write files into directories and keep them. Its answer says what it wrote.
+	// Look makes a node look for the files of others.
+	Put = service("put", func(ctx context.Context, put shared.Put, ready func(shared.Written) error) error {
+		return put.Hold(ctx, ready)
+	})
+	Look = request[shared.Look]("look")
 	// Serve serves a store for a rendezvous. Its answer is the store's address.
 	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(drill.Serving) error) error {
 		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // if the launching machine is gone, stdin ends, and that ends this process

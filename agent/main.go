@@ -43,8 +43,9 @@ func Main(args []string) int {
 		remote.Arrive()
 		// Signals that are meant for the login must not interrupt an answer: an agent ends when
 		// stdin ends. The agent catches these signals and does not ignore them, because its
-		// children would inherit the ignored state.
-		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
+		// children would inherit the ignored state. SIGPIPE and SIGHUP come when the connection is
+		// cut, and the agent must still remove what it left on the node.
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGHUP)
 		if len(args) < 2 {
 			err = Run(context.Background(), os.Stdin, os.Stdout)
 			break

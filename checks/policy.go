@@ -27,11 +27,12 @@ type Policy struct {
 	Groups     []Group
 	KnownBad   []KnownBad // known defects in addition to preflight's own list
 
-	SHMHeadroom int64   // bytes of /dev/shm beyond NCCL's need, for DataLoader workers
-	ClockSkew   float64 // largest allowed difference between two clocks, in seconds
-	DiskFree    int64   // bytes that must be free where the launch writes
-	MemoryFree  float64 // share of the memory that must be available, 0 to 1
-	OpenFiles   int64   // hard limit that every node should have; NCCL raises its soft limit to the hard limit
+	SHMHeadroom int64    // bytes of /dev/shm beyond NCCL's need, for DataLoader workers
+	ClockSkew   float64  // largest allowed difference between two clocks, in seconds
+	DiskFree    int64    // bytes that must be free where the launch writes
+	MemoryFree  float64  // share of the memory that must be available, 0 to 1
+	Shared      []string // directories that all nodes must share
+	OpenFiles   int64    // hard limit that every node should have; NCCL raises its soft limit to the hard limit
 
 	// Minimum rates for the smoke test, 0 for none. There are no defaults, because they depend on
 	// the hardware.

@@ -61,6 +61,7 @@ const (
 	SectionLogins         Section = "logins"
 	SectionCallBack       Section = "callback"
 	SectionHub            Section = "hub"
+	SectionShared         Section = "shared"
 	SectionThroughput     Section = "throughput"
 	SectionSmoke          Section = "smoke"
 	SectionRehearsed      Section = "rehearsed"
@@ -126,6 +127,7 @@ type Facts struct {
 	Logins         *Logins     `json:"logins,omitempty" lasting:"no"`
 	CallBack       *CallBack   `json:"callback,omitempty" lasting:"no"`
 	Hub            *Hub        `json:"hub,omitempty" lasting:"no"`
+	Shared         *Shared     `json:"shared,omitempty" lasting:"no"`
 	Throughput     *Throughput `json:"throughput,omitempty" lasting:"no"`
 	Smoke          *Smoke      `json:"smoke,omitempty" lasting:"no"`
 	Rehearsed      *Rehearsed  `json:"rehearsed,omitempty" lasting:"no"`

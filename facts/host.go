@@ -148,7 +148,7 @@ type Disk struct {
 
 // Place is one directory that a launch uses, with its file system.
 type Place struct {
-	Role string `json:"role"` // workdir, tmp, var-tmp, home, hf-cache, triton-cache, inductor-cache, torch-extensions, offload-optimizer, offload-param, index-cache, tokenized, checkpoint, resume, output
+	Role string `json:"role"` // workdir, tmp, var-tmp, home, hf-cache, triton-cache, inductor-cache, torch-extensions, offload-optimizer, offload-param, index-cache, tokenized, checkpoint, resume, output, shared-1
 	Path string `json:"path" fact:"own"`
 	// Exists is false if the path does not exist. In that case the sizes belong to the path's
 	// nearest existing parent.

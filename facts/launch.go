@@ -98,6 +98,9 @@ const (
 	RoleCheckpoint = "checkpoint"  // the checkpoint that the ranks start from
 	RoleResume     = "resume"      // the checkpoint that the ranks start from if it exists
 	RoleOutput     = "output"      // where the ranks write their checkpoints
+	// RoleShared begins the role of a directory that the policy says all nodes share. A number
+	// follows.
+	RoleShared = "shared-"
 )
 
 // LaunchFile is a path that the launch command names.

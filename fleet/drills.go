@@ -79,6 +79,9 @@ var Drills = []Drill{
 		Section: facts.SectionHub, Phase: "hub", Checks: []string{"hub-reach"},
 		After: facts.SectionMesh, Patience: patience, Limit: 6 * time.Second, notTried: (*run).noHub, run: (*run).hub,
 	}, {
+		Section: facts.SectionShared, Phase: "shared directories", Checks: []string{"shared-directory", "data-shared"}, Peers: true,
+		After: facts.SectionRendezvous, Patience: patience, Limit: 7 * time.Second, notTried: (*run).noSharing, run: (*run).shareFiles,
+	}, {
 		Section: facts.SectionRehearsal, Phase: "pdsh", Checks: []string{checkRehearsal}, Alone: true,
 		notTried: (*run).noRehearsal, run: (*run).rehearsal,
 	}, {

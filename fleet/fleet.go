@@ -54,6 +54,7 @@ type Job struct {
 	Throughput time.Duration
 	Smoke      Smoke
 	Rehearsal  Rehearsal
+	Shared     []string // directories that the policy says all nodes share
 	// SwitchedOff returns why a check does not run, or "" if the check runs.
 	SwitchedOff func(check string) (why string)
 	// AskedFor reports whether the user named a check explicitly. Such a check runs whatever it

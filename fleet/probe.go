@@ -9,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +53,9 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 		if filepath.IsAbs(place.Path) {
 			options.Places[place.Role] = place.Path
 		}
+	}
+	for i, path := range job.Shared {
+		options.Places[facts.RoleShared+strconv.Itoa(i+1)] = path
 	}
 	if config := prediction.Config; config != nil {
 		for _, offload := range config.Offload {

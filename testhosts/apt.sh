@@ -10,6 +10,7 @@
 #   iproute2 iptables   tools to inspect and to break the hosts' networks
 #   slurm-wlm munge   Slurm on the hosts
 #   podman crun      containers on the hosts, 39 MB
+#   sshfs            a file system that hosts share, with caches and without locks
 #   kubernetes-client   kubectl, to enter pods; any other kubectl in /usr/bin works too
 #   openmpi-bin mpich   the two kinds of mpirun that DeepSpeed launches with
 #   python3          the interpreter that a launch would use
@@ -92,6 +93,7 @@ needed() {
 /usr/sbin/munged munge
 /usr/bin/podman podman
 /usr/bin/crun crun
+/usr/bin/sshfs sshfs
 /usr/bin/kubectl kubernetes-client
 /usr/bin/mpirun.openmpi openmpi-bin
 /usr/bin/mpiexec.hydra mpich

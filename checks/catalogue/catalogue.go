@@ -69,6 +69,7 @@ var tests = []checks.Check{
 	software.DeepSpeedOps,
 	launcher.OffloadPath,
 	launcher.DataShared,
+	launcher.SharedDirectory,
 	launcher.ModelCached,
 	knownbad.KnownBad,
 	network.EnvSame,

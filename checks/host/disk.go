@@ -124,8 +124,8 @@ func longForSockets(v checks.View, node *facts.Node) []checks.Finding {
 // pointed.
 func usedPlaces(v checks.View, node *facts.Node) (used []*facts.Place) {
 	isElsewhere := func(place *facts.Place) bool {
-		if strings.HasPrefix(place.Role, "offload-") || place.Role == "var-tmp" {
-			return true // offload-path checks the first kind of place, and the second kind is only a fallback
+		if strings.HasPrefix(place.Role, "offload-") || strings.HasPrefix(place.Role, facts.RoleShared) || place.Role == "var-tmp" {
+			return true // offload-path and shared-directory check the first two kinds of places, and the third kind is only a fallback
 		}
 		if place.Role != facts.RoleOutput && slices.ContainsFunc(v.Launch.Places, func(p facts.LaunchFile) bool { return p.Role == place.Role }) {
 			return true // ranks only read this place, or only rank 0 writes to it

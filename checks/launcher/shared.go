@@ -12,7 +12,6 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/names"
-	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
@@ -33,16 +32,22 @@ func judgeShared(view checks.View) (findings []checks.Finding) {
 	case len(view.All) < 2:
 		return checks.Skipped("a single node shares nothing")
 	}
+	tried := sharings(view)
 	for _, named := range view.Launch.Places {
 		l := leaving{LaunchFile: named, view: view}
+		if at := slices.IndexFunc(tried, func(s *sharing) bool { return s.path == named.Path }); at >= 0 {
+			l.sharing = tried[at]
+		}
 		for _, node := range view.Nodes {
 			switch place := placeOf(node, named); {
 			case place == nil:
 				findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("disk: preflight did not check %s", named.Path)))
 			case place.Problem != "":
 				findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("disk: %s: %s", named.Path, place.Problem)))
-			default:
-				l.add(node, place)
+			case slices.Contains(leftBefore, named.Role) || node.Shared != nil:
+				l.seen = append(l.seen, node)
+			case view.NotTried[facts.SectionShared] == "":
+				findings = append(findings, checks.UnknownFor(node, "shared: "+node.Missing[facts.SectionShared]))
 			}
 		}
 		findings = append(findings, l.judge()...)
@@ -67,32 +72,20 @@ func placeOf(node *facts.Node, named facts.LaunchFile) *facts.Place {
 // leaving is a directory in which ranks leave files that other ranks need.
 type leaving struct {
 	facts.LaunchFile
-	view        checks.View
-	seen        []*facts.Node // nodes that reported facts about the directory
-	own, shared []*facts.Node // nodes with the directory on a local disk, and on a network file system
-}
-
-func (l *leaving) add(node *facts.Node, place *facts.Place) {
-	l.seen = append(l.seen, node)
-	switch {
-	case slices.Contains(ranks.OwnFS, place.FSType):
-		l.own = append(l.own, node)
-	case slices.Contains(ranks.RemoteFS, place.FSType):
-		l.shared = append(l.shared, node)
-	}
+	view    checks.View
+	seen    []*facts.Node // nodes that reported facts about the directory
+	sharing *sharing      // what the nodes found out together, nil if they did not try the directory
 }
 
 func (l leaving) judge() []checks.Finding {
+	how := together
+	if l.sharing != nil {
+		how = l.sharing.state(l.sharing.groups())
+	}
 	switch {
-	case l.own != nil && l.shared != nil:
-		from := placeOf(l.shared[0], l.LaunchFile)
-		f := l.finding(l.own, fmt.Sprintf("%s is on a local disk, but on %s it is on %s", l.Path, hostfile.Fold(checks.NamesOf(l.shared)), from.Source))
-		f.Want = fmt.Sprintf("%s on %s", from.FSType, from.Source)
-		f.Remedy = []fix.Command{fix.On("findmnt -T %s", fix.Path(l.Path)).As(fix.Look), fix.On("sudo mount -a   # if /etc/fstab has that mount")}
-		return []checks.Finding{f}
-	case slices.Contains(leftBefore, l.Role):
+	case slices.Contains(leftBefore, l.Role) && how != split: // shared-directory reports the nodes with another directory
 		return l.found()
-	case len(l.own) < 2:
+	case how != scattered || len(l.seen) == 0:
 		return nil
 	case l.unmounted() != nil:
 		return []checks.Finding{*l.unmounted()}
@@ -105,13 +98,13 @@ func (l leaving) judge() []checks.Finding {
 // unmounted returns the finding for nodes that lack the mount on which most nodes have the directory.
 // It returns nil if there is no such mount.
 func (l leaving) unmounted() *checks.Finding {
-	groups := compare.GroupBy(l.own, func(n *facts.Node) string { return placeOf(n, l.LaunchFile).Mount })
+	groups := compare.GroupBy(l.seen, func(n *facts.Node) string { return placeOf(n, l.LaunchFile).Mount })
 	mount := groups[0].Value
-	if mount == "" || mount == "/" || 2*len(groups[0].Nodes) <= len(l.own) || len(groups) == 1 {
+	if mount == "" || mount == "/" || 2*len(groups[0].Nodes) <= len(l.seen) || len(groups) == 1 {
 		return nil
 	}
-	lacking := compare.Without(l.own, func(n *facts.Node) bool { return placeOf(n, l.LaunchFile).Mount == mount })
-	from := compare.Without(l.own, func(n *facts.Node) bool { return placeOf(n, l.LaunchFile).Mount != mount })
+	lacking := compare.Without(l.seen, func(n *facts.Node) bool { return placeOf(n, l.LaunchFile).Mount == mount })
+	from := compare.Without(l.seen, func(n *facts.Node) bool { return placeOf(n, l.LaunchFile).Mount != mount })
 	f := l.finding(lacking, fmt.Sprintf("nothing is mounted at %s, which most nodes have as a mount", mount))
 	has := placeOf(lacking[0], l.LaunchFile)
 	f.Got = fmt.Sprintf("%s on %s, mounted at %s", has.FSType, has.Source, has.Mount)
@@ -153,8 +146,8 @@ func (l leaving) listingOf(node *facts.Node) string { return placeOf(node, l.Lau
 // indices returns findings for data indices. Only rank 0 builds the indices, on the first node of
 // the launch.
 func (l leaving) indices() []checks.Finding {
-	others := compare.Without(l.own, func(n *facts.Node) bool { return n.Name == names.FirstHost(l.view) })
-	if groups := compare.GroupBy(l.own, l.listingOf); len(groups) == 1 && groups[0].Value != "" && placeOf(l.own[0], l.LaunchFile).Exists {
+	others := compare.Without(l.seen, func(n *facts.Node) bool { return n.Name == names.FirstHost(l.view) })
+	if groups := compare.GroupBy(l.seen, l.listingOf); len(groups) == 1 && groups[0].Value != "" && placeOf(l.seen[0], l.LaunchFile).Exists {
 		return nil // every node already has a copy
 	}
 	f := l.finding(others, fmt.Sprintf("rank 0 writes its data indices to %s on %s, which is not shared", l.Path, names.FirstHost(l.view)))
@@ -165,7 +158,7 @@ func (l leaving) outputs() []checks.Finding {
 	if l.view.Launch.NodeLocal {
 		return nil
 	}
-	f := l.finding(l.own, fmt.Sprintf("each node writes its part of a checkpoint to its own disk: %s", l.Path))
+	f := l.finding(l.seen, fmt.Sprintf("each node writes its part of a checkpoint to its own disk: %s", l.Path))
 	f.Remedy = append(f.Remedy, fix.Note("or let every node write the whole checkpoint: save_on_each_node for the transformers Trainer, checkpoint.use_node_local_storage in DeepSpeed's configuration"))
 	return []checks.Finding{f}
 }

@@ -211,7 +211,7 @@ func judgeOffload(view checks.View, node *facts.Node, place facts.Place) []check
 		f.Want = "a directory that the user of the launch can write to"
 		f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s/zero_stage_3'", place.Path)
 		f.Remedy = []fix.Command{fix.On("sudo mkdir -p %s && sudo chown $(id -u) %[1]s", fix.Path(place.Path))}
-	case slices.Contains(ranks.RemoteFS, place.FSType):
+	case place.Remote():
 		f.Verdict = checks.Warn
 		f.Summary = "the offload directory is on a network file system: " + place.Path
 		f.Want = "a local NVMe disk of the node"

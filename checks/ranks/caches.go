@@ -115,7 +115,7 @@ func (c Crowd) Elsewhere() string {
 			place := node.Disk.Places[at]
 			isSame := dir == "" || dir == place.Path
 			dir = place.Path
-			return isSame && place.Writable && !place.ReadOnly && !place.NoExec && place.Problem == "" && !slices.Contains(RemoteFS, place.FSType)
+			return isSame && place.Writable && !place.ReadOnly && !place.NoExec && place.Problem == "" && !place.Remote()
 		}
 		if !slices.ContainsFunc(c.Nodes, func(n *facts.Node) bool { return !isOwn(n) }) {
 			return filepath.Join(dir, strings.TrimSuffix(c.Role, "-cache")+user)

@@ -47,7 +47,7 @@ func RemoteMount(node *facts.Node, role string) string {
 		return ""
 	}
 	at := slices.IndexFunc(node.Disk.Places, func(p facts.Place) bool {
-		return p.Role == role && p.Exists && slices.Contains(RemoteFS, p.FSType)
+		return p.Role == role && p.Exists && p.Remote()
 	})
 	if at < 0 {
 		return ""
@@ -110,12 +110,6 @@ func FileAt(machine *facts.Node, named facts.LaunchFile) *facts.File {
 	}
 	return nil
 }
-
-// RemoteFS lists the types of file systems that a node mounts over a network.
-var RemoteFS = []string{"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "glusterfs", "fuse.glusterfs", "fuse.juicefs", "fuse.sshfs", "9p", "virtiofs", "wekafs"}
-
-// OwnFS lists the types of local file systems.
-var OwnFS = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "tmpfs"}
 
 // CountInodes lists the types of file systems that have a fixed number of inodes. Other types
 // (btrfs, some NFS servers) may correctly report 0.

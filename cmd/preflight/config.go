@@ -93,6 +93,7 @@ type Config struct {
 	MemoryFree  float64       `mapstructure:"memory_free"` // share from 0 to 1
 	ClockSkew   time.Duration `mapstructure:"clock_skew"`
 	OpenFiles   int64         `mapstructure:"open_files"`
+	Shared      []string      `mapstructure:"shared"` // absolute paths
 
 	ComputeRate    string `mapstructure:"compute_rate"` // "600TFLOP/s"
 	CopyRate       string `mapstructure:"copy_rate"`    // "20GB/s"
@@ -193,6 +194,7 @@ func judgeFlags(cmd *cobra.Command, names []string) {
 	flags.String("disk_free", humanize.IBytes(uint64(usual.DiskFree)), "minimum free space on the disks that the launch writes to")
 	flags.Float64("memory_free", usual.MemoryFree, "share of a node's memory that must be available, from 0 to 1")
 	flags.Duration("clock_skew", time.Duration(usual.ClockSkew*float64(time.Second)), "maximum difference between the clocks of two machines")
+	flags.StringSlice("shared", nil, "directories that all nodes must share; preflight writes files there and looks for them on the other nodes")
 	flags.Int64("open_files", usual.OpenFiles, "minimum hard limit on open files")
 	flags.String("compute_rate", "", "with --smoke: minimum compute rate of every rank, e.g. 600TFLOP/s")
 	flags.String("copy_rate", "", "with --smoke: minimum copy rate between the host and each GPU, e.g. 20GB/s")
@@ -233,7 +235,7 @@ func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 func (c Config) policy() (checks.Policy, error) {
 	policy := checks.Policy{
 		File: c.Stated.File, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.Expect, Severities: c.Stated.Severities, Drift: c.Stated.Drift, Waivers: c.Stated.Waivers, Groups: c.Stated.Groups, KnownBad: c.Stated.KnownBad,
-		Skip: slices.Clone(c.Stated.Off), Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles,
+		Skip: slices.Clone(c.Stated.Off), Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles, Shared: c.Shared,
 	}
 	for _, pattern := range c.Only {
 		policy.Only = append(policy.Only, policyfile.ChecksNamed(pattern)...)

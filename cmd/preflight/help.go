@@ -38,7 +38,7 @@ var flagGroups = []flagGroup{
 	{"Launch", "launch", []string{"launcher NAME", "force_multi", "accelerator KIND", "python PATH", "master_addr ADDRESS", "master_port PORT", "rendezvous KIND", "rdzv-endpoint HOST[:PORT]", "deepspeed-version VERSION", "dry-run"}},
 	{"Reaching the nodes", "via", []string{"via HOW", "in COMMAND", "ssh_port PORT", "jobid ID", "callback HOST:PORT", "container-image IMAGE", "container-name NAME", "container-mounts MOUNTS", "container-workdir DIRECTORY", "namespace NAME", "context NAME", "selector LABELS", "job KIND/NAME", "container NAME", "meet-listen [HOST]:PORT", "meet-token-file FILE", "meet HOST:PORT", "node NAME", "patience TIME", "timeout TIME"}},
 	{"Checks", topicFlags, []string{"only CHECKS", "skip CHECKS", "throughput", "smoke ENGINE", "smoke-time TIME", "rehearse", "rehearse-time TIME", "stacks", "strict", "baseline FILE", "accept FACTS", "config FILE"}},
-	{"Limits", "limits", []string{"shm-headroom SIZE", "disk-free SIZE", "memory-free SHARE", "clock-skew TIME", "open-files N", "compute-rate RATE", "copy-rate RATE", "node-reduce-rate RATE", "reduce-rate RATE"}},
+	{"Limits", "limits", []string{"shm-headroom SIZE", "disk-free SIZE", "memory-free SHARE", "clock-skew TIME", "open-files N", "shared DIRECTORIES", "compute-rate RATE", "copy-rate RATE", "node-reduce-rate RATE", "reduce-rate RATE"}},
 	{"Output", "output", []string{"format FORMAT", "output FILE", "normalize", "good-hosts FILE", "bad-hosts FILE", "write-env FILE", "verbose", "quiet", "progress HOW"}},
 }
 

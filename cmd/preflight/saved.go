@@ -176,26 +176,25 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 // reasonsForGaps returns, for each section that older releases did not collect, the reason why its
 // absence does not matter in this run. The reason is "" if the absence does matter.
 func reasonsForGaps(saved checks.Report) map[facts.Section]string {
-	smoke, rehearsed := "", ""
 	reached := slices.DeleteFunc(slices.Clone(saved.Nodes), func(node facts.Node) bool { return !node.Reached })
-	tells := func(node facts.Node) bool {
-		return node.Has(facts.SectionSmoke) || node.Missing[facts.SectionSmoke] != ""
-	}
-	// A complete run with --smoke has this section for every node that it reached.
-	if !saved.Interrupted && len(reached) > 0 && !slices.ContainsFunc(reached, tells) {
-		smoke = "the run was saved by a preflight without --smoke"
-	}
-	hasRehearsed := func(node facts.Node) bool { return node.Has(facts.SectionRehearsed) }
-	if !slices.ContainsFunc(reached, hasRehearsed) {
-		rehearsed = "the run was saved without --rehearse"
+	// unknown returns why if no node of a complete run has the section. A complete run of a release
+	// that collects the section has it for every node that was reached.
+	unknown := func(section facts.Section, why string) string {
+		tells := func(node facts.Node) bool { return node.Has(section) || node.Missing[section] != "" }
+		if saved.Interrupted || len(reached) == 0 || slices.ContainsFunc(reached, tells) {
+			return ""
+		}
+		return why
 	}
 	var nodes []*facts.Node
 	for i := range saved.Nodes {
 		nodes = append(nodes, &saved.Nodes[i])
 	}
 	return map[facts.Section]string{
-		facts.SectionCallBack: saved.Launch.NoCallBack(saved.Head), facts.SectionHub: saved.Launch.NoFetching(nodes), facts.SectionSmoke: smoke,
-		facts.SectionRehearsed: rehearsed,
+		facts.SectionCallBack: saved.Launch.NoCallBack(saved.Head), facts.SectionHub: saved.Launch.NoFetching(nodes),
+		facts.SectionSmoke:     unknown(facts.SectionSmoke, "the run was saved by a preflight without --smoke"),
+		facts.SectionShared:    unknown(facts.SectionShared, "the run was saved by a preflight without this drill"),
+		facts.SectionRehearsed: unknown(facts.SectionRehearsed, "the run was saved by a preflight without --rehearse"),
 	}
 }
 

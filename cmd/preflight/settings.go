@@ -68,6 +68,7 @@ func rules() map[string]rule {
 		"memory_free":       {valid: share, isLimit: true},
 		"clock_skew":        {valid: notBelowZero, isLimit: true},
 		"open_files":        {valid: notBelowZero, isLimit: true},
+		"shared":            {valid: absolutePath, isLimit: true},
 		"compute_rate":      {valid: readable(agreement.ReadComputeRate)},
 		"copy_rate":         {valid: readable(agreement.ReadBitRate)},
 		"node_reduce_rate":  {valid: readable(agreement.ReadBitRate)},

@@ -156,6 +156,13 @@ func absolute(path string) error {
 	return usage.WithHint(fmt.Errorf("%q is not an absolute path", path), "every node runs this path: --python \"$(command -v %s)\"", path)
 }
 
+func absolutePath(path string) error {
+	if filepath.IsAbs(path) {
+		return nil
+	}
+	return fmt.Errorf("%q is not an absolute path", path)
+}
+
 func release(text string) error {
 	if _, err := version.NewVersion(text); text != "" && err != nil {
 		return fmt.Errorf("%q is not a version: write it like 0.15.2", text)

@@ -115,6 +115,7 @@ func Node(i int, names []string) facts.Node {
 			Mesh:       healthyMesh(i, names),
 			Rendezvous: healthyRendezvous(i),
 			Logins:     healthyLogins(i, names),
+			Shared:     healthyShared(i, names),
 		},
 	}
 }

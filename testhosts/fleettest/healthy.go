@@ -220,3 +220,13 @@ func healthyRehearsal(names []string) *facts.Rehearsal {
 	}
 	return seen
 }
+
+// healthyShared returns a node that sees the files of all others in the launch's output directory.
+func healthyShared(i int, names []string) *facts.Shared {
+	dir := facts.SharedDirectory{Path: "/home/train/job/out", At: "/home/train/job/out", Seconds: 0.01}
+	for at := 1; at < len(names) && at <= 8; at++ {
+		held := map[string]string{facts.LockFlock: facts.LockHeld, facts.LockFcntl: facts.LockHeld}
+		dir.Peers = append(dir.Peers, facts.SharedPeer{Peer: names[(i+at)%len(names)], Locks: held})
+	}
+	return &facts.Shared{Directories: []facts.SharedDirectory{dir}}
+}
