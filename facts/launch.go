@@ -184,8 +184,11 @@ type File struct {
 	Digest string `json:"digest,omitempty"`  // SHA-256 in hex; "" for anything but a file, and for files too large to read
 	// Code is a digest of a script without comments and blank lines. It covers only the part that
 	// Python executes.
-	Code    string `json:"code,omitempty"`
-	Exec    bool   `json:"exec"`              // this user may execute the file
+	Code string `json:"code,omitempty"`
+	Exec bool   `json:"exec"` // this user may execute the file
+	// Empty is set for a directory without entries, such as a mount point on which nothing is
+	// mounted.
+	Empty   bool   `json:"empty,omitempty" fact:"own"`
 	Problem string `json:"problem,omitempty"` // why the file cannot be read: "permission denied"
 	// Imports lists the packages that a script imports at its top level, sorted. It is empty if the
 	// script was not read.

@@ -15,6 +15,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -39,6 +40,7 @@ func judgeScript(view checks.View) []checks.Finding {
 	explained := view.Found("workdir-present", checks.Fail, checks.Warn)
 	for _, file := range view.Launch.Files {
 		findings = append(findings, lackFile(view, nodes, file, explained)...)
+		findings = append(findings, emptyData(view, nodes, file)...)
 		findings = append(findings, unreadable(view, nodes, file)...)
 	}
 	findings = append(findings, scriptImports(view)...)
@@ -181,6 +183,34 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 		findings = append(findings, ranks.OfMachine(view, node, f))
 	}
 	return findings
+}
+
+// emptyData returns the finding for nodes on which a directory of data is empty although other nodes
+// have files there. Most likely nothing is mounted on these nodes.
+func emptyData(view checks.View, nodes []*facts.Node, named facts.LaunchFile) []checks.Finding {
+	filled := func(n *facts.Node) bool {
+		file := ranks.FileAt(n, named)
+		return file != nil && file.Kind == "directory" && !file.Empty && file.Problem == ""
+	}
+	empty := compare.Without(nodes, func(n *facts.Node) bool { return ranks.FileAt(n, named) == nil || !ranks.FileAt(n, named).Empty })
+	from := compare.Without(nodes, func(n *facts.Node) bool { return !filled(n) })
+	if len(empty) == 0 || len(from) == 0 || !view.Launch.Reads(named) {
+		return nil
+	}
+	f := checks.Finding{
+		Nodes: checks.NamesOf(empty), Summary: named.Path + " is empty", Got: "a directory without files",
+		Want:     "the files of " + hostfile.Fold(checks.NamesOf(from)),
+		WouldSee: fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s/…', or ValueError: num_samples should be a positive integer value, but got num_samples=0", named.Path),
+		Remedy: []fix.Command{
+			fix.On("findmnt -T %s", fix.Path(named.Path)).At(from[0].Name).As(fix.Look),
+			fix.On("findmnt -T %s; grep -n %[1]s /etc/fstab", fix.Path(named.Path)).As(fix.Look),
+			fix.Note("mount the share there as on %s, or copy the data", fix.Text(from[0].Name)),
+		},
+	}
+	if !comesFromOutside(view, nodes, named) {
+		f.Verdict = checks.Warn
+	}
+	return []checks.Finding{f}
 }
 
 // comesFromOutside reports whether a script does not itself make what it reads at a path. It may

@@ -139,8 +139,10 @@ func (s *sharing) policed() bool { return slices.Contains(s.view.Policy.Shared, 
 
 // role returns the use of the directory that matters most.
 func (s *sharing) role() string {
-	if at := slices.IndexFunc(s.view.Launch.Places, func(p facts.LaunchFile) bool { return p.Path == s.path }); at >= 0 {
-		return s.view.Launch.Places[at].Role
+	for _, place := range s.view.Launch.Places {
+		if place.Path == s.path && place.Role != facts.RoleCheckpoint && place.Role != facts.RoleResume { // the ranks only read these two
+			return place.Role
+		}
 	}
 	for _, node := range s.nodes {
 		if place := s.place(node); place.Role == "hf-cache" || place.Role == "torch-extensions" {

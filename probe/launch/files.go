@@ -164,6 +164,8 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 		return file
 	case info.IsDir():
 		file.Kind = "directory"
+		entries, err := machine.ReadDir(path, 1)
+		file.Empty = err == nil && len(entries) == 0
 		return file
 	case !info.Mode().IsRegular():
 		file.Kind = "other"

@@ -78,6 +78,9 @@ func TestCollectFiles(t *testing.T) {
 	if err := syscall.Mkfifo(o.At("/srv/pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(o.At("/srv/unmounted"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	large, err := os.Create(o.At("/srv/model.pt"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +93,7 @@ func TestCollectFiles(t *testing.T) {
 	o.Files = []facts.LaunchFile{
 		{Path: "/train.py", Role: facts.RoleScript}, {Path: "/srv/ds.json", Role: facts.RoleConfig},
 		argument("/srv/run.sh"), argument("/srv"), argument("/srv/none"), argument("/srv/ds.json/x"),
-		argument("/srv/broken"), argument("/srv/pipe"), argument("/srv/model.pt"),
+		argument("/srv/broken"), argument("/srv/pipe"), argument("/srv/model.pt"), argument("/srv/unmounted"),
 	}
 	want := &facts.Files{
 		WorkDir: facts.WorkDir{Path: "/srv", Exists: true},
@@ -104,6 +107,7 @@ func TestCollectFiles(t *testing.T) {
 			{LaunchFile: o.Files[6], Problem: "symbolic link to nowhere, which does not exist"},
 			{LaunchFile: o.Files[7], Exists: true, Kind: "other"},
 			{LaunchFile: o.Files[8], Exists: true, Kind: "file", Size: digestSize + 1},
+			{LaunchFile: o.Files[9], Exists: true, Kind: "directory", Empty: true},
 		},
 		// The sources are next to the file, not next to the link to it.
 		Sources: &facts.Sources{
