@@ -113,7 +113,7 @@ func (r *run) shareFiles(ctx context.Context, d Drill) {
 		slices.Sort(put.Paths)
 		put.Paths = slices.Compact(put.Paths)
 		if put.Paths == nil {
-			m.miss(d.Section, "the node has none of the shared directories")
+			learn(m, &m.Facts.Shared, d.Section, facts.Shared{Directories: []facts.SharedDirectory{}}, nil) // other nodes share a cache that this node has on its own disk
 			return
 		}
 		seen, err := agent.Put.Start(ctx, m.agent, put, putTime, nil)

@@ -211,7 +211,8 @@ func (s *sharing) look() fix.Command {
 // each node has its own, data-shared decides whether the launch minds; the policy always does.
 func (s *sharing) apart(groups [][]*facts.Node) []checks.Finding {
 	how := s.state(groups)
-	if how == together || how == scattered && !s.policed() || s.role() == "hf-cache" || s.role() == "torch-extensions" {
+	local := s.role() == "hf-cache" || s.role() == "torch-extensions" || s.role() == facts.RoleOutput && s.view.Launch.NodeLocal
+	if how == together || !s.policed() && (how == scattered || local) {
 		return nil
 	}
 	right := groups[0]
@@ -400,7 +401,7 @@ func (s *sharing) relock(nodes []string) []fix.Command {
 		steps = append(steps, fix.Note("use a file system that has locks for all nodes; sshfs has none"))
 	}
 	if s.role() == "hf-cache" {
-		steps = append(steps, ranks.ExportLine(s.view.Launch, "HF_HOME", "/var/tmp/huggingface").As(fix.Or))
+		steps = append(steps, ranks.ExportLine(s.view.Launch, "HF_HOME", "/var/tmp/huggingface"))
 	}
 	return steps
 }
