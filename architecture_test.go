@@ -212,6 +212,7 @@ var onlyIn = []struct {
 	{"github.com/spf13/viper", []string{"cmd/preflight/..."}, "configuration is read in one place"},
 	{"github.com/spf13/cobra", []string{"cmd/preflight/..."}, "only the command line has flags"},
 	{"github.com/NVIDIA/go-nvml/...", []string{"probe/nvml"}, "only a separate process may call the driver, because the call can hang or crash"},
+	{"github.com/hanwen/go-fuse/...", []string{"testhosts/faultfs"}, "only a test needs a file system with defects"},
 	{"golang.org/x/crypto/ssh/...", []string{"remote/...", "testhosts/..."}, "ssh is one of several ways to reach a node"},
 }
 

@@ -26,6 +26,9 @@ func TestShared(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, over := context.WithCancel(t.Context())
 			ended := make(chan error, 2)
+			if err := os.WriteFile(nameOf(one, "t", "9", noteName), nil, 0o600); err != nil { // of a node that was lost
+				t.Fatal(err)
+			}
 			var at []string
 			for i, dir := range []string{c.first, c.second} {
 				node := []string{"0", "1"}[i]
