@@ -162,8 +162,8 @@ func TestSharedDirectory(t *testing.T) {
 	})
 }
 
-// TestSharedOverSSHFS lets w2 and the nodes after it mount a directory of w1 with sshfs, which has no
-// locks. sshfs caches names, but looks for a new file at once.
+// TestSharedOverSSHFS lets w2 and the nodes after it mount a directory of w1 with sshfs, which has
+// no locks. sshfs caches names, but looks for a new file at once.
 func TestSharedOverSSHFS(t *testing.T) {
 	for _, file := range []string{"/dev/fuse", "/usr/bin/sshfs"} {
 		if _, err := os.Stat(file); err != nil {

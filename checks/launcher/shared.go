@@ -95,8 +95,8 @@ func (l leaving) judge() []checks.Finding {
 	return l.outputs()
 }
 
-// unmounted returns the finding for nodes that lack the mount on which most nodes have the directory.
-// It returns nil if there is no such mount.
+// unmounted returns the finding for nodes that lack the mount on which most nodes have the
+// directory. It returns nil if there is no such mount.
 func (l leaving) unmounted() *checks.Finding {
 	groups := compare.GroupBy(l.seen, func(n *facts.Node) string { return placeOf(n, l.LaunchFile).Mount })
 	mount := groups[0].Value

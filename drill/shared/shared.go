@@ -230,9 +230,9 @@ func peerTime(peers []Peer) time.Duration {
 	return longest
 }
 
-// find looks for a peer's file until it is there whole, and then tries the peer's locks. The time in
-// the result is the start of the last look that did not find the file. So the file is proven to be
-// late for that time, however busy this machine is.
+// find looks for a peer's file until it is there whole, and then tries the peer's locks. The time
+// in the result is the start of the last look that did not find the file. So the file is proven to
+// be late for that time, however busy this machine is.
 func (l Look) find(ctx context.Context, peer Peer) facts.SharedPeer {
 	began, found := time.Now(), facts.SharedPeer{Peer: peer.Name, Missing: "no answer: a hung mount?"}
 	name, want := nameOf(peer.At, l.Token, peer.Node, noteName), note(l.Token, peer.Node)

@@ -65,9 +65,9 @@ func (d defects) serve(dir, at string) error {
 	root := &fs.LoopbackRoot{Path: dir}
 	made := &sync.Map{}
 	root.NewNode = func(of *fs.LoopbackRoot, _ *fs.Inode, _ string, _ *syscall.Stat_t) fs.InodeEmbedder {
-		return d.node(fs.LoopbackNode{RootData: of}, made)
+		return d.node(of, made)
 	}
-	top := d.node(fs.LoopbackNode{RootData: root}, made)
+	top := d.node(root, made)
 	root.RootNode = top
 	server, err := fs.Mount(at, top, &fs.Options{MountOptions: fuse.MountOptions{
 		Name: "faultfs", FsName: "faultfs", AllowOther: true, DirectMountStrict: true, EnableLocks: d.locks != locksOwn,
@@ -96,8 +96,8 @@ type node struct {
 // lockless is a node on a file system without locks.
 type lockless struct{ *node }
 
-func (d defects) node(under fs.LoopbackNode, made *sync.Map) fs.InodeEmbedder {
-	n := &node{under, d, made}
+func (d defects) node(of *fs.LoopbackRoot, made *sync.Map) fs.InodeEmbedder {
+	n := &node{LoopbackNode: fs.LoopbackNode{RootData: of}, defects: d, made: made}
 	if d.locks == locksNone {
 		return &lockless{n}
 	}
