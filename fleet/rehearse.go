@@ -251,7 +251,9 @@ func (s *stage) watch(ctx context.Context, program *rehearse.Program) {
 		s.mu.Lock()
 		over := program != nil && program.HasEnded()
 		if program == nil {
-			over = !slices.ContainsFunc(s.members, func(m *member) bool { return !s.ended[m.Name] && m.Rehearsed.Program != nil && m.Rehearsed.Program.Problem == "still running" })
+			over = !slices.ContainsFunc(s.members, func(m *member) bool {
+				return !s.ended[m.Name] && m.Rehearsed.Program != nil && m.Rehearsed.Program.Problem == "still running"
+			})
 			if !over && len(s.ended) > 0 && s.failed.IsZero() && !s.allFinished() {
 				s.failed = time.Now()
 			}

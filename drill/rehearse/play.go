@@ -48,7 +48,7 @@ type News struct {
 
 // Line is a line of JSON that a rank of the stand-in script writes to its file.
 type Line struct {
-	PID     int                     `json:"pid"` // from the name of the file
+	PID     int                     `json:"pid"`   // from the name of the file
 	Rank    string                  `json:"rank"`  // "" if the launcher has set none
 	Local   string                  `json:"local"` // "" if the launcher has set none
 	Event   string                  `json:"event"`

@@ -261,7 +261,6 @@ func tree(t *testing.T, p place) (paths []string) {
 	return paths
 }
 
-
 // TestStages goes through a whole rehearsal of a rank that mpirun started.
 func TestStages(t *testing.T) {
 	t.Parallel()
