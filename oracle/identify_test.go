@@ -133,6 +133,7 @@ func TestMixedGenerations(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%s calls %s libuv=%t", tt.calling, tt.serving, tt.libuv), func(t *testing.T) {
+			t.Parallel() // the rows mostly wait
 			server, client := named(tt.serving).start(t), named(tt.calling).start(t)
 			port := server.serve(tt.libuv)
 			if got, words := meetOther(t, client, port); got != tt.want && (tt.want != byParts || got != hangs && got != works) {

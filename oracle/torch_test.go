@@ -56,7 +56,10 @@ func eachRelease(t *testing.T, test func(*testing.T, release)) {
 func eachServer(t *testing.T, test func(t *testing.T, r release, libuv bool)) {
 	eachRelease(t, func(t *testing.T, r release) {
 		for _, libuv := range r.libuv {
-			t.Run(fmt.Sprintf("libuv=%t", libuv), func(t *testing.T) { test(t, r, libuv) })
+			t.Run(fmt.Sprintf("libuv=%t", libuv), func(t *testing.T) {
+				t.Parallel()
+				test(t, r, libuv)
+			})
 		}
 	})
 }
