@@ -89,7 +89,7 @@ func TestNotTried(t *testing.T) {
 		launch launch.Prediction
 		only   string
 		skip   []string
-		want   string // drills not tried; hub, rails, shared, throughput and (unless something must be compiled) toolchain are implied
+		want   string // drills not tried; hub, rails, rehearsed, shared, throughput and (unless something must be compiled) toolchain are implied
 	}{
 		{"a few nodes", nodes(4), pdsh, "", nil, "callback"},
 		{"of mpirun", mpi, launch.Prediction{Launcher: "mpich"}, "", nil, "rehearsal"},
@@ -129,10 +129,10 @@ func TestNotTried(t *testing.T) {
 				}
 			}
 			slices.Sort(got)
-			want := append(strings.Fields(c.want), "hub", "rails", "shared", "smoke", "throughput", "toolchain")
+			want := append(strings.Fields(c.want), "hub", "rails", "rehearsed", "shared", "smoke", "throughput", "toolchain")
 			slices.Sort(want)
 			if c.want == "-toolchain" {
-				want = []string{"callback", "hub", "rails", "shared", "smoke", "throughput"}
+				want = []string{"callback", "hub", "rails", "rehearsed", "shared", "smoke", "throughput"}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("not tried (-want +got):\n%s", diff)

@@ -171,7 +171,7 @@ func (o *rehearsal) plant(t *testing.T) {
 	t.Helper()
 	steps := sh("everywhere", o.installed)
 	for _, n := range o.hosts.Nodes {
-		if *unlaunched && !o.needsTorch(n.Name) {
+		if *unlaunched && !*rehearsed && !o.needsTorch(n.Name) {
 			steps = append(steps, sh(n.Name, emptyTorch)...)
 		}
 	}

@@ -7,6 +7,7 @@ package rehearsal
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -158,7 +159,7 @@ func (s scene) blame() checks.Finding {
 			return *f
 		}
 	}
-	return checks.Finding{Summary: "the launch does not finish", Got: s.stages(), Want: "every rank finishes"}
+	return checks.Finding{Summary: "the launch does not finish", Got: s.stages(), Want: "every rank finishes", Remedy: []fix.Command{inReport}}
 }
 
 // aheadBy is by how many seconds one node must fail before all others to be blamed for their
@@ -183,25 +184,37 @@ func (s scene) launcherFirst() *checks.Finding {
 	for _, p := range bad {
 		nodes = append(nodes, p.node.Name)
 	}
-	return &checks.Finding{Nodes: nodes, Summary: "the launcher fails before it starts a rank", Got: bad[0].complaint(), Want: "the launcher starts its ranks"}
+	return &checks.Finding{Nodes: nodes, Summary: "the launcher fails before it starts a rank", Got: bad[0].complaint(), Want: "the launcher starts its ranks", Remedy: []fix.Command{inReport}}
 }
+
+// inReport is the step for a failure whose reason only its output can show.
+var inReport = fix.Note("The whole output of the launchers and the stacks of the ranks are in the JSON report: add -o json=report.json")
 
 // complaint returns how a launcher ended, and the last line of its output.
 func (p program) complaint() string {
 	how := cmp.Or(p.Problem, fmt.Sprintf("exit code %d", p.ExitCode))
-	if line := lastLine(p.Output); line != "" {
+	if line := telling(p.Output); line != "" {
 		how += ": " + line
 	}
 	return how
 }
 
-func lastLine(output string) string {
-	lines := strings.Split(strings.TrimSpace(output), "\n")
-	last := strings.TrimSpace(lines[len(lines)-1])
-	if len(last) > 200 {
-		last = strings.ToValidUTF8(last[:200], "") + "…"
+// complains matches a line that says what went wrong.
+var complains = regexp.MustCompile(`(?i)error|fatal|cannot|can't|failed|no such|denied|killed`)
+
+// telling returns the last line of an output that says what went wrong, or else its last line.
+func telling(output string) (line string) {
+	for each := range strings.Lines(output) {
+		each = strings.TrimSpace(each)
+		_, behind, isLabelled := strings.Cut(each+" ", ": ") // pdsh puts the node's name before each line
+		if isEmpty := each == "" || isLabelled && strings.TrimSpace(behind) == ""; !isEmpty && (complains.MatchString(each) || !complains.MatchString(line)) {
+			line = each
+		}
 	}
-	return last
+	if len(line) > 200 {
+		line = strings.ToValidUTF8(line[:200], "") + "…"
+	}
+	return line
 }
 
 // beforeMeeting blames nodes whose ranks failed by themselves before they met the others.
@@ -225,7 +238,7 @@ func (s scene) first(accepts func(facts.RehearsedRank) bool) *checks.Finding {
 	if first == nil {
 		return nil
 	}
-	f := &checks.Finding{Summary: "a rank fails in the stage " + first.Stage, Got: cmp.Or(first.Error, first.End), Want: "every rank finishes"}
+	f := &checks.Finding{Summary: "a rank fails in the stage " + first.Stage, Got: cmp.Or(first.Error, first.End), Want: "every rank finishes", WouldSee: first.Error, Remedy: []fix.Command{inReport}}
 	for _, node := range s.view.Nodes {
 		if slices.ContainsFunc(s.ranks[node], func(rank facts.RehearsedRank) bool {
 			return accepts(rank) && rank.Stage == first.Stage && rank.Error == first.Error && rank.At < first.At+aheadBy
@@ -252,7 +265,11 @@ func (s scene) endedFirst() *checks.Finding {
 	if f == nil || len(f.Nodes) == len(s.view.Nodes) {
 		return nil
 	}
-	f.Summary, f.Want = "something on the node ends the ranks", "the ranks run until they finish"
+	f.Summary, f.Want, f.WouldSee = "something on the node ends the ranks", "the ranks run until they finish", ""
+	f.Remedy = []fix.Command{
+		fix.On("ps -eo pid,user,etime,args --sort=-etime | tail -n 30").Remark("shows timeouts, limits and other programs around the login").As(fix.Look),
+		fix.On("sudo dmesg -T | tail -n 30").Remark("shows whether the kernel ended them").As(fix.Look),
+	}
 	return f
 }
 
@@ -268,13 +285,16 @@ func (s scene) neverBegan() *checks.Finding {
 	p := s.view.Head.Rehearsed.Program
 	switch {
 	case began == 0 && p != nil && (p.ExitCode != 0 || p.Problem != ""):
-		return &checks.Finding{Summary: "the launcher fails before it starts a rank", Got: program{p, nil}.complaint(), Want: "the launcher starts its ranks"}
+		return &checks.Finding{Summary: "the launcher fails before it starts a rank", Got: program{p, nil}.complaint(), Want: "the launcher starts its ranks", Remedy: []fix.Command{inReport}}
 	case began == 0 || len(without) == 0:
 		return nil
 	}
-	f := &checks.Finding{Nodes: without, Summary: "no rank starts", Want: "ranks start on every node"}
+	f := &checks.Finding{Nodes: without, Summary: "no rank starts", Want: "ranks start on every node", Remedy: []fix.Command{inReport}}
+	if python := s.view.Launch.Interpreter; python != "" {
+		f.Remedy = append([]fix.Command{fix.On("%s -c 'import torch'", fix.Path(python)).As(fix.Look)}, f.Remedy...)
+	}
 	if p != nil {
-		f.Got = lastLine(s.linesOf(p.Output, without))
+		f.Got = telling(s.linesOf(p.Output, without))
 	}
 	return f
 }
@@ -310,7 +330,9 @@ func (s scene) unanswered() *checks.Finding {
 	if pairs == nil {
 		return nil
 	}
-	f := &checks.Finding{Summary: "a connection gets no answer", Got: strings.Join(got[:min(len(got), 3)], ", "), Want: "every rank reaches every other"}
+	f := &checks.Finding{Summary: "a connection gets no answer", Got: strings.Join(got[:min(len(got), 3)], ", "), Want: "every rank reaches every other", Remedy: []fix.Command{
+		fix.On("sudo iptables -S; sudo nft list ruleset").Remark("shows rules that drop or limit connections").As(fix.Look), inReport,
+	}}
 	ends := map[*facts.Node]int{}
 	for _, p := range pairs {
 		ends[p.from]++
@@ -362,7 +384,7 @@ func (s scene) launcherLater() *checks.Finding {
 		if p.ExitCode == 0 || p.Problem == "still running" {
 			continue
 		}
-		f := &checks.Finding{Summary: "the launcher fails", Got: p.complaint(), Want: "exit code 0"}
+		f := &checks.Finding{Summary: "the launcher fails", Got: p.complaint(), Want: "exit code 0", Remedy: []fix.Command{inReport}}
 		if p.node != nil {
 			f.Nodes = []string{p.node.Name}
 		}
@@ -402,9 +424,11 @@ func (s scene) explained(f checks.Finding) checks.Finding {
 	if len(causes) > 0 {
 		cause = causes[0].Check
 		f.Got += "; the output shows: " + causes[0].Summary
+		var remedy []fix.Command
 		for _, line := range causes[0].Fix {
-			f.Remedy = append(f.Remedy, fix.Said(line))
+			remedy = append(remedy, fix.Said(line))
 		}
+		f.Remedy = append(remedy, f.Remedy...)
 	}
 	f.SharesCause = s.sharedWith(f.Nodes, cause)
 	return f
@@ -425,7 +449,7 @@ func (s scene) known(given []string) (known []string) {
 // node is blamed, the first check that fails any.
 func (s scene) sharedWith(nodes []string, pointedTo string) string {
 	for _, check := range append([]string{pointedTo}, s.before...) {
-		if check == "" {
+		if !slices.Contains(s.before, check) {
 			continue
 		}
 		failing := s.view.Failing(check)
