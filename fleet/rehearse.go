@@ -138,14 +138,8 @@ func (s *stage) deliver(ctx context.Context, d Drill) bool {
 func (s *stage) parameters() rehearse.Parameters {
 	p, in := s.Prediction, s.Rehearsal.StandIn
 	parameters := rehearse.Parameters{
-		ID: s.play.ID, Seconds: s.Rehearsal.Time.Seconds() * 0.8, Module: in.Module,
+		ID: s.play.ID, Seconds: s.Rehearsal.Time.Seconds() * 0.8, Script: in.Script, Module: in.Module,
 		GPU: p.Accelerator != "cpu", DeepSpeed: p.Config != nil, MPI: p.StartedBy().MPIRun != "",
-	}
-	if in.Script != "" {
-		parameters.Script = in.Script
-		if !filepath.IsAbs(in.Script) {
-			parameters.Script = filepath.Join(p.WorkDir, in.Script)
-		}
 	}
 	if p.Accelerator == "cpu" {
 		parameters.Backend = "gloo"

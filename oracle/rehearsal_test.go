@@ -25,7 +25,7 @@ var unforeseen = []struct {
 	{planted{name: "debug-level", steps: sh("w2", `echo export TORCH_DISTRIBUTED_DEBUG=LOUD >>/root/.bashrc`), dies: "c10d pdsh"}, "w2", "TORCH_DISTRIBUTED_DEBUG"},
 	{planted{name: "transport", steps: sh("w2", `echo export GLOO_DEVICE_TRANSPORT=TCP_TLS >>/root/.bashrc`), dies: "pdsh static"}, "w2", ""},
 	{planted{name: "sleeps-at-start", steps: customized(`
-if "LOCAL_RANK" in os.environ: time.sleep(1000)`), dies: "c10d"}, "w2", "no rank starts"},
+if "LOCAL_RANK" in os.environ: time.sleep(1000)`), dies: "c10d"}, "w2", ""},
 	{planted{name: "exits-at-start", steps: customized(`
 if any(word.endswith("train.py") for word in sys.orig_argv): os._exit(7)`), dies: "c10d"}, "w2", ""},
 	{planted{name: "wrong-sums", steps: customized(`

@@ -16,7 +16,7 @@ var rankScript string
 type Parameters struct {
 	ID      string  `json:"id"`      // marks this run
 	Seconds float64 `json:"seconds"` // after which the rank ends itself
-	Script  string  `json:"script"`  // absolute path of the user's script, "" if there is none
+	Script  string  `json:"script"`  // path of the user's script as typed, "" if there is none
 	// Module is the module that the launch runs with -m, "" if it runs a script.
 	Module  string `json:"module"`
 	Backend string `json:"backend"` // of the process group; "" for that of the accelerator, or gloo without one

@@ -48,7 +48,7 @@ def say(event, **word):
         at=round(time.monotonic() - begun, 3), host=os.uname().nodename, event=event, stage=stage,
         rank=os.environ.get("RANK", ""), local=os.environ.get("LOCAL_RANK", ""))
     line = json.dumps(word)
-    while len(line) > 4000:
+    while len(line) > 16000:
         longest = max((key for key in word if isinstance(word[key], str)), key=lambda key: len(word[key]))
         word[longest] = word[longest][-(len(word[longest]) // 2):]
         line = json.dumps(word)
@@ -278,7 +278,7 @@ class Reader:
 
     def read(self, name, path, package):
         with open(path, "rb") as f:
-            tree = ast.parse(f.read(), path)
+            tree = ast.parse(importlib.util.decode_source(f.read()), path)
         self.run(tree.body, path, {"__name__": name, "__file__": path, "__package__": package})
 
     def run(self, body, path, names, caught=None):
@@ -485,7 +485,7 @@ def place():
 
 
 def read_script():
-    reader, path, package = Reader(), P.get("script", ""), ""
+    reader, path, package = Reader(), P.get("script") and os.path.abspath(P["script"]), ""
     try:
         if P.get("module"):
             path, package = reader.module(P["module"])
