@@ -103,7 +103,7 @@ var rules = []rule{
 	{"drill/smoke/direct", 929, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, "it runs in a process of its own, which the library may hang or kill"},
 	{"drill/outcome", 156, []string{"facts", "internal/hostsys"}, nil, tries},
 
-	{"fleet", 3861, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
+	{"fleet", 3887, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
 		"a run gathers facts: the checks and the report must not decide which facts"},
 	{"agent", 406, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need no code for launches, checks and reports"},
 
@@ -132,7 +132,7 @@ var rules = []rule{
 	{"checks/advice", 293, judging, clock, "advice follows from what this run has proven, so it needs checks/proof and no check family"},
 	{"checks/engine", 924, []string{"checks", "checks/advice", "checks/agreement", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock,
 		"the engine runs the checks that it is given and knows none of them"},
-	{"checks/catalogue", 266, []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/rehearsal", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
+	{"checks/catalogue", 269, []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/rehearsal", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
 		clock, "a list of all checks: a package that needs one check must not import all others"},
 
 	{"explain", 3644, []string{"checks", "checks/catalogue", "internal/literal", "internal/logtext", "internal/secret"}, acts, "explain reads only the text that it is given: it opens, contacts and runs nothing"},
@@ -187,7 +187,7 @@ var programs = []programRule{
 	{"packaging/wheel", 173, []string{"os/exec"}},
 	{"testhosts/bench", 798, nil},
 	{"testhosts/cluster", 384, nil},
-	{"testhosts/faultfs", 185, nil},
+	{"testhosts/faultfs", 186, nil},
 	{"testhosts/score", 452, []string{"os/exec"}},
 }
 

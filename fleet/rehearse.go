@@ -3,9 +3,13 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -79,6 +83,7 @@ func (r *run) rehearse(ctx context.Context, d Drill) {
 	if !s.deliver(ctx, d) {
 		return
 	}
+	defer s.keepEnvFile()()
 	s.began = time.Now()
 	s.emit(Event{Phase: d.Phase, Step: Began})
 	program := s.start(ctx)
@@ -132,6 +137,31 @@ func (s *stage) deliver(ctx context.Context, d Drill) bool {
 		giveUp()
 	}
 	return false
+}
+
+// keepEnvFile returns a function that restores the .deepspeed_env of the working directory.
+// accelerate appends its whole environment to that file at every launch with a DeepSpeed hostfile
+// (accelerate/commands/launch.py, deepspeed_launcher, 1.15), and later launches would export it.
+func (s *stage) keepEnvFile() (restore func()) {
+	if s.Prediction.Program != launch.ProgramAccelerate || s.Rehearsal.StandIn.Everywhere {
+		return func() {}
+	}
+	name := filepath.Join(s.Prediction.WorkDir, ".deepspeed_env")
+	before, err := os.ReadFile(name)
+	return func() {
+		after, _ := os.ReadFile(name) // a file that is gone needs no restoring
+		var failed error
+		switch {
+		case bytes.Equal(before, after):
+		case errors.Is(err, fs.ErrNotExist):
+			failed = os.Remove(name)
+		case err == nil:
+			failed = os.WriteFile(name, before, 0o644)
+		}
+		if failed != nil {
+			s.Head.Rehearsed.Left = append(s.Head.Rehearsed.Left, failed.Error())
+		}
+	}
 }
 
 // parameters returns the parameters of the stand-in script.

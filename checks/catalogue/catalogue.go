@@ -158,6 +158,9 @@ func NotCovered(outcomes []checks.Outcome) string {
 	if left != nil {
 		all = append(all, strings.Join(left, ", ")+" (--smoke)")
 	}
+	if slices.ContainsFunc(outcomes, func(o checks.Outcome) bool { return o.Check == "rehearsal" && o.Verdict == checks.Pass }) {
+		all = append(all, "the training's own code, its memory and its data (nothing tries them beforehand)")
+	}
 	if slices.ContainsFunc(outcomes, notMeasured) {
 		all = append(all, "link speed (--throughput)")
 	}

@@ -106,7 +106,7 @@ func (p Put) put(path string) (seen facts.SharedDirectory, held []*os.File) {
 	}
 	began := time.Now()
 	name := nameOf(seen.At, p.Token, p.Node, noteName)
-	info, step, err := write(name, note(p.Token, p.Node))
+	info, step, err := write(name, note(p.Token, p.Node), nil)
 	if seen.Seconds = time.Since(began).Seconds(); err != nil {
 		seen.Failed, seen.Error, seen.Code = step, reason(err), code(err)
 		return seen, nil
@@ -129,12 +129,15 @@ func (p Put) put(path string) (seen facts.SharedDirectory, held []*os.File) {
 	return seen, held
 }
 
-// write creates a file with a content that is on the file system's server afterwards. It returns
-// the step that failed.
-func write(name string, content []byte) (path string, step facts.WriteStep, err error) {
+// write creates a file with a content that is on the file system's server afterwards. It calls made
+// as soon as the file exists; made may be nil. It returns the step that failed.
+func write(name string, content []byte, made func(name string) error) (path string, step facts.WriteStep, err error) {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return name, facts.StepCreate, err
+	}
+	if made != nil {
+		_ = made(name)
 	}
 	if _, err = file.Write(content); err != nil {
 		return name, facts.StepWrite, errors.Join(err, file.Close())
@@ -198,8 +201,9 @@ func (l Look) Run(ctx context.Context) Looked {
 			all.Go(func() {
 				into.Failed, into.Error, into.Code = within(ctx, peerTime(dir.Of), stuck{facts.StepWrite, "no answer: a hung mount?", ""}, func() stuck {
 					name := nameOf(dir.At, l.Token, l.Node, bulkName)
-					_, step, err := write(name, make([]byte, bulkBytes))
-					_ = os.Remove(name) // Hold removes it again
+					// The file has no name while it is written, so that it is gone even if this
+					// process is killed.
+					_, step, err := write(name, make([]byte, bulkBytes), os.Remove)
 					if err == nil {
 						return stuck{}
 					}

@@ -63,11 +63,7 @@ func main() {
 
 func (d defects) serve(dir, at string) error {
 	root := &fs.LoopbackRoot{Path: dir}
-	made := &sync.Map{}
-	root.NewNode = func(of *fs.LoopbackRoot, _ *fs.Inode, _ string, _ *syscall.Stat_t) fs.InodeEmbedder {
-		return d.node(of, made)
-	}
-	top := d.node(root, made)
+	top := d.node(root, &sync.Map{})
 	root.RootNode = top
 	server, err := fs.Mount(at, top, &fs.Options{MountOptions: fuse.MountOptions{
 		Name: "faultfs", FsName: "faultfs", AllowOther: true, DirectMountStrict: true, EnableLocks: d.locks != locksOwn,
@@ -102,6 +98,11 @@ func (d defects) node(of *fs.LoopbackRoot, made *sync.Map) fs.InodeEmbedder {
 		return &lockless{n}
 	}
 	return n
+}
+
+// WrapChild gives the files and directories below this one the same defects.
+func (n *node) WrapChild(context.Context, fs.InodeEmbedder) fs.InodeEmbedder {
+	return n.defects.node(n.RootData, n.made)
 }
 
 func (n *node) path() string {
