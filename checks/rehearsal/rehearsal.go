@@ -137,15 +137,19 @@ func (s scene) building() *checks.Finding {
 			}
 		}
 	}
+	f := checks.Finding{Verdict: checks.Unknown, Summary: "the time ended while ranks were compiling", Remedy: []fix.Command{fix.Note("Give the rehearsal more time with --rehearse-time.")}}
 	for _, node := range s.view.Nodes {
 		for _, rank := range s.ranks[node] {
 			if rank.Building != "" {
-				return &checks.Finding{Verdict: checks.Unknown, Nodes: []string{node.Name}, Summary: "the time ended while a rank was compiling",
-					Got: rank.Building, Remedy: []fix.Command{fix.Note("Give the rehearsal more time with --rehearse-time.")}}
+				f.Nodes, f.Got = append(f.Nodes, node.Name), rank.Building
+				break
 			}
 		}
 	}
-	return nil
+	if f.Nodes == nil {
+		return nil
+	}
+	return &f
 }
 
 // blame returns the finding for a rehearsal that failed. The order of the rules is the order in

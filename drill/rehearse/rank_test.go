@@ -266,7 +266,7 @@ func TestStages(t *testing.T) {
 	t.Parallel()
 	p := prepare(t, map[string]string{"train.py": "", "out/x": ""})
 	cmd := p.command(t, Parameters{ID: "x", Script: p.user("train.py"), Bytes: 40, Hold: true, MPI: true, Directories: []string{p.user("out"), p.user("out/new/one")}},
-		"RANK=", "LOCAL_RANK=", "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=1")
+		"RANK=", "MASTER_ADDR=10.0.0.1", "LOCAL_RANK=", "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=1")
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.Contains(v, "RANK=") && !strings.HasPrefix(v, "OMPI") })
 	before := tree(t, p)
 	var output bytes.Buffer
