@@ -234,7 +234,7 @@ func (o *rehearsal) judge(t *testing.T) verdict {
 		words = append(words, "-H", "hostfile")
 	}
 	if *rehearsed {
-		words = append(words, "--rehearse")
+		words = append(words, "--rehearse", "--rehearse-time", "2m")
 	}
 	words = append(words, "--")
 	if o.everywhere {
