@@ -64,11 +64,11 @@ var (
 	})
 	Command = request[smoke.Orders]("command")
 	// Rehearse delivers the stand-in script of a rehearsal, and then reports what the ranks report.
-	// Cue starts a launcher or ends the rehearsal.
-	Rehearse = service("rehearse", func(ctx context.Context, play rehearse.Play, report func(rehearse.News) error) error {
-		return play.Hold(ctx, report)
+	// ControlRehearsal starts a launcher or ends the rehearsal.
+	Rehearse = service("rehearse", func(ctx context.Context, delivery rehearse.Delivery, report func(rehearse.Report) error) error {
+		return delivery.Hold(ctx, report)
 	})
-	Cue = request[rehearse.Cue]("cue")
+	ControlRehearsal = request[rehearse.Control]("rehearsal")
 	// Put makes a node write files into directories and keep them. Its answer says what it wrote.
 	// Look makes a node look for the files of others.
 	Put = service("put", func(ctx context.Context, put shared.Put, ready func(shared.Written) error) error {

@@ -36,8 +36,8 @@ const (
 	deliverTime = 10 * time.Second
 	// graceTime is how long the other ranks may still report after the first failure.
 	graceTime = 6 * time.Second
-	// curtainTime limits the end of the rehearsal on a node.
-	curtainTime = 10 * time.Second
+	// endTime limits the end of the rehearsal on a node.
+	endTime = 10 * time.Second
 )
 
 // standInDirs lists the directories to try for the stand-in script. The path must be the same on
@@ -54,11 +54,11 @@ func (r *run) noRehearsed() string {
 	return ""
 }
 
-// stage is the state of a running rehearsal.
-type stage struct {
+// rehearsing is the state of a running rehearsal.
+type rehearsing struct {
 	*run
-	play  rehearse.Play
-	began time.Time
+	delivery rehearse.Delivery
+	began    time.Time
 
 	mu     sync.Mutex // guards the fields below, and Rehearsed of all nodes
 	failed time.Time  // when the first rank failed or the first launcher ended badly; zero if none did
@@ -79,7 +79,7 @@ func (r *run) rehearse(ctx context.Context, d Drill) {
 		return
 	}
 	r.takeTurn(ctx, r.members, r.Rehearsal.Time/runsAhead)
-	s := &stage{run: r, ended: map[string]bool{}}
+	s := &rehearsing{run: r, ended: map[string]bool{}}
 	if !s.deliver(ctx, d) {
 		return
 	}
@@ -113,19 +113,19 @@ func (r *run) cannotRehearse() string {
 
 // deliver puts the stand-in script on every node, in the first directory that all nodes have. It
 // reports whether all nodes have the script.
-func (s *stage) deliver(ctx context.Context, d Drill) bool {
+func (s *rehearsing) deliver(ctx context.Context, d Drill) bool {
 	for _, dir := range standInDirs {
-		s.play = rehearse.Play{ID: "preflight-" + strings.ToLower(s.token), Dir: dir, Name: "train.py"}
+		s.delivery = rehearse.Delivery{ID: "preflight-" + strings.ToLower(s.token), Dir: dir, Name: "train.py"}
 		if script := s.Rehearsal.StandIn.Script; script != "" {
-			s.play.Name = filepath.Base(script)
+			s.delivery.Name = filepath.Base(script)
 		}
-		s.play.Text = rehearse.Script(s.parameters())
+		s.delivery.Text = rehearse.Script(s.parameters())
 		own, giveUp := context.WithCancel(ctx)
 		context.AfterFunc(ctx, giveUp)
 		s.each(ctx, d.Phase+" delivery", s.members, deliverTime, func(_ context.Context, m *member) error {
-			news, err := agent.Rehearse.Start(own, m.agent, s.play, deliverTime, func(news rehearse.News) { s.learn(m, news) })
+			report, err := agent.Rehearse.Start(own, m.agent, s.delivery, deliverTime, func(report rehearse.Report) { s.learn(m, report) })
 			m.lose(err)
-			m.Rehearsed.Undelivered = news.Undelivered
+			m.Rehearsed.Undelivered = report.Undelivered
 			if err != nil {
 				m.Rehearsed.Undelivered = lostReason(err)
 			}
@@ -142,7 +142,7 @@ func (s *stage) deliver(ctx context.Context, d Drill) bool {
 // keepEnvFile returns a function that restores the .deepspeed_env of the working directory.
 // accelerate appends its whole environment to that file at every launch with a DeepSpeed hostfile
 // (accelerate/commands/launch.py, deepspeed_launcher, 1.15), and later launches would export it.
-func (s *stage) keepEnvFile() (restore func()) {
+func (s *rehearsing) keepEnvFile() (restore func()) {
 	if s.Prediction.Program != launch.ProgramAccelerate || s.Rehearsal.StandIn.Everywhere {
 		return func() {}
 	}
@@ -165,10 +165,10 @@ func (s *stage) keepEnvFile() (restore func()) {
 }
 
 // parameters returns the parameters of the stand-in script.
-func (s *stage) parameters() rehearse.Parameters {
+func (s *rehearsing) parameters() rehearse.Parameters {
 	p, in := s.Prediction, s.Rehearsal.StandIn
 	parameters := rehearse.Parameters{
-		ID: s.play.ID, Seconds: s.Rehearsal.Time.Seconds() * 0.8, Script: in.Script, Module: in.Module,
+		ID: s.delivery.ID, Seconds: s.Rehearsal.Time.Seconds() * 0.8, Script: in.Script, Module: in.Module,
 		GPU: p.Accelerator != "cpu", DeepSpeed: p.Config != nil, MPI: p.StartedBy().MPIRun != "",
 	}
 	if p.Accelerator == "cpu" {
@@ -183,19 +183,19 @@ func (s *stage) parameters() rehearse.Parameters {
 }
 
 // start starts the launcher, here or on every node. It returns nil if the nodes start it.
-func (s *stage) start(ctx context.Context) *rehearse.Program {
+func (s *rehearsing) start(ctx context.Context) *rehearse.Program {
 	in, seconds := s.Rehearsal.StandIn, int(s.Rehearsal.Time.Seconds())
 	if !in.Everywhere {
-		return rehearse.Start(s.play.ID, in.On(0, s.play.Path(), seconds), s.Prediction.WorkDir, nil)
+		return rehearse.Start(s.delivery.ID, in.On(0, s.delivery.Path(), seconds), s.Prediction.WorkDir, nil)
 	}
 	s.members.each(func(m *member) {
 		ctx, cancel := within(ctx, deliverTime)
 		defer cancel()
-		cue := rehearse.Cue{ID: s.play.ID, Command: in.On(m.position, s.play.Path(), seconds), Dir: s.Prediction.WorkDir, Env: s.Prediction.Exports}
+		start := rehearse.Control{ID: s.delivery.ID, Command: in.On(m.position, s.delivery.Path(), seconds), Dir: s.Prediction.WorkDir, Env: s.Prediction.Exports}
 		if m.Python != nil {
-			cue.Python = m.Python.Path
+			start.Python = m.Python.Path
 		}
-		done, err := agent.Cue.Ask(ctx, m.agent, cue)
+		done, err := agent.ControlRehearsal.Ask(ctx, m.agent, start)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		m.Rehearsed.Program = done.Program
@@ -207,17 +207,17 @@ func (s *stage) start(ctx context.Context) *rehearse.Program {
 }
 
 // learn records what a node reports.
-func (s *stage) learn(m *member, news rehearse.News) {
+func (s *rehearsing) learn(m *member, report rehearse.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if news.Ended {
+	if report.Ended {
 		s.ended[m.Name] = true
 	}
-	s.take(m, news.Lines)
+	s.take(m, report.Lines)
 }
 
 // take records lines of a node's ranks. The caller holds mu.
-func (s *stage) take(m *member, lines []rehearse.Line) {
+func (s *rehearsing) take(m *member, lines []rehearse.Line) {
 	for _, line := range lines {
 		i := slices.IndexFunc(m.Rehearsed.Ranks, func(r facts.RehearsedRank) bool { return r.PID == line.PID })
 		if i < 0 {
@@ -268,7 +268,7 @@ func numberOf(text string) int {
 
 // watch waits until the launch has ended, until the other ranks had enough time to report after the
 // first failure, or until the time limit.
-func (s *stage) watch(ctx context.Context, program *rehearse.Program) {
+func (s *rehearsing) watch(ctx context.Context, program *rehearse.Program) {
 	end := s.began.Add(s.Rehearsal.Time)
 	for ctx.Err() == nil && time.Now().Before(end) {
 		time.Sleep(50 * time.Millisecond)
@@ -291,7 +291,7 @@ func (s *stage) watch(ctx context.Context, program *rehearse.Program) {
 }
 
 // allFinished reports whether every rank that has begun has finished. The caller holds mu.
-func (s *stage) allFinished() bool {
+func (s *rehearsing) allFinished() bool {
 	for _, m := range s.members {
 		if slices.ContainsFunc(m.Rehearsed.Ranks, func(r facts.RehearsedRank) bool { return r.End != facts.EndFinished }) || len(m.Rehearsed.Ranks) == 0 {
 			return false
@@ -302,18 +302,18 @@ func (s *stage) allFinished() bool {
 
 // end ends the launcher and all its processes, here and on the nodes, and records what they were
 // doing.
-func (s *stage) end(ctx context.Context, program *rehearse.Program) {
+func (s *rehearsing) end(ctx context.Context, program *rehearse.Program) {
 	if program != nil {
 		s.mu.Lock()
 		program.HasEnded() // records how long it ran by itself
-		swept := rehearse.Sweep(s.play.ID)
+		swept := rehearse.Sweep(s.delivery.ID)
 		s.Head.Rehearsed.Program, s.Head.Rehearsed.Ending, s.Head.Rehearsed.Left = program.Facts(), swept.Ended, swept.Left
 		s.mu.Unlock()
 	}
 	s.members.each(func(m *member) {
-		ctx, cancel := within(ctx, curtainTime)
+		ctx, cancel := within(ctx, endTime)
 		defer cancel()
-		done, err := agent.Cue.Ask(ctx, m.agent, rehearse.Cue{ID: s.play.ID})
+		done, err := agent.ControlRehearsal.Ask(ctx, m.agent, rehearse.Control{ID: s.delivery.ID})
 		m.lose(err)
 		if err != nil {
 			return // its agent ends everything when its connection ends

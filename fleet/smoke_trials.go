@@ -133,7 +133,7 @@ func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*
 	if len(all) == 0 {
 		return nil
 	}
-	s.loadAnew(all)
+	s.loadAgain(all)
 	limit := min(reduceTime, s.Smoke.Time/4)
 	left := time.Until(s.end) - answerTime
 	if s.ctx.Err() != nil || left < limit {
@@ -170,9 +170,9 @@ func hasFailed(m *member) bool {
 
 func last[T any](of []T) T { return of[len(of)-1] }
 
-// loadAnew waits until the ranks that had to be ended are loaded again. The time of this wait is
+// loadAgain waits until the ranks that had to be ended are loaded again. The time of this wait is
 // not part of a trial.
-func (s *smokeTest) loadAnew(who members) {
+func (s *smokeTest) loadAgain(who members) {
 	who = who.only(func(m *member) bool { return s.down[m] })
 	if len(who) == 0 {
 		return

@@ -63,27 +63,19 @@ func boundTorchrun(typed []string, rendezvous string) func(int) []string {
 	}
 }
 
-// Everywhere returns the stand-in for a command that is typed on every node, given the words of its
-// launcher.
-func (s StandIn) everywhere(o Options, typed []string) StandIn {
-	s.Everywhere = o.NoSSH || o.isTorchrun()
+// NewStandIn returns the stand-in for parsed options. words is the command, in which the script is
+// at position at and options of the launcher may be inserted at position options.
+func NewStandIn(o Options, words []string, at, options int) StandIn {
+	s := StandIn{Words: words, At: at, Options: options, Everywhere: o.NoSSH || o.isTorchrun()}
+	if o.isTorchrun() {
+		s.Bounded = boundTorchrun(words[:options], o.Rendezvous)
+	}
 	switch {
 	case !s.Everywhere:
-		return s
-	case o.NoSSH:
-		s.NodeRank = "--node_rank"
-		return s
 	case o.Program == ProgramAccelerate:
 		s.NodeRank = "--machine_rank"
-	case o.Rendezvous == RendezvousStatic:
+	case o.NoSSH, o.Rendezvous == RendezvousStatic:
 		s.NodeRank = "--node_rank"
 	}
-	s.Bounded = boundTorchrun(typed, o.Rendezvous)
 	return s
-}
-
-// NewStandIn returns the stand-in for parsed options. words is the command, in which script is at
-// position at and options of the launcher may be inserted at position options.
-func NewStandIn(o Options, words []string, at, options int) StandIn {
-	return StandIn{Words: words, At: at, Options: options}.everywhere(o, words[:options])
 }

@@ -112,7 +112,7 @@ func userspaceRDMA(view checks.View, node *facts.Node) []fix.Command {
 // be started with the device nodes. On a machine, onMetal creates or opens them.
 func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 	container := ranks.ContainerOf(node)
-	if commands := remedy.Anew(container, remedy.InfiniBand); commands != nil {
+	if commands := remedy.StartAgain(container, remedy.InfiniBand); commands != nil {
 		return commands
 	}
 	if container == "" {

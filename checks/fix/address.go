@@ -303,7 +303,7 @@ func (c Command) piped(to Audience) (line string, isCommand bool) {
 	code, remark := c.write(to.names(nodes), "", false)
 	words := slices.Concat(to.inside(nodes[0]), c.from(to))
 	switch {
-	case to.startsAnew():
+	case to.startsAgain():
 		return "have the image, or a directory of --container-mounts, hold it: every step of srun has a new container of --container-image", false
 	case !areHosts(slices.Concat(nodes, c.at)):
 		return "by hand: what these machines are called is no text to paste into a shell", false
@@ -349,11 +349,11 @@ func (to Audience) reading(command string, nodes []string) string {
 	return "for host in " + strings.Join(bare(nodes), " ") + "; do " + command + " | " + to.handedOn([]string{"$host"}, unpacks, words) + "; done"
 }
 
-// startsAnew reports whether pyxis starts a container that later steps do not see. pyxis removes
+// startsAgain reports whether pyxis starts a container that later steps do not see. pyxis removes
 // containers without a name after the step.
 //
 // Source: NVIDIA/pyxis, README.md, --container-name.
-func (to Audience) startsAnew() bool {
+func (to Audience) startsAgain() bool {
 	option := func(name string) bool {
 		return slices.ContainsFunc(to.Srun, func(option string) bool { return strings.HasPrefix(option, name+"=") })
 	}

@@ -297,7 +297,7 @@ func closedChannels(node *facts.Node) []checks.Finding {
 		Summary:  "no IMEX channel: ranks cannot share GPU memory with other machines",
 		Want:     "/dev/nvidia-caps-imex-channels/channel0, which every rank can read and write",
 		WouldSee: "NCCL WARN MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration (/dev/nvidia-caps-imex-channels). Set NCCL_MNNVL_ENABLE=0 to ignore this issue.",
-		Remedy:   remedy.Anew(container, remedy.IMEXChannel),
+		Remedy:   remedy.StartAgain(container, remedy.IMEXChannel),
 	}
 	if refused != nil {
 		f.Summary, f.Got = "ranks cannot open an IMEX channel to share GPU memory with other machines", strings.Join(refused, ", ")

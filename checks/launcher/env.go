@@ -210,7 +210,7 @@ func setTwice(view checks.View, file facts.EnvFile) []checks.Finding {
 
 // ignored warns about variables that have no effect. DeepSpeed takes the master's address and port
 // from its arguments, and the devices from the hostfile. In a pod, Kubernetes sets MASTER_PORT to
-// tcp://… if a Service has the name master: nobody expects DeepSpeed to read that.
+// tcp://… if a Service has the name master. DeepSpeed never reads that variable.
 func ignored(view checks.View) []checks.Finding {
 	planned := map[string]string{"MASTER_ADDR": view.Launch.MasterAddr, "MASTER_PORT": fmt.Sprint(view.Launch.MasterPort)}
 	var findings []checks.Finding

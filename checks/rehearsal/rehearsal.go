@@ -47,7 +47,7 @@ func judge(view checks.View, before []string) []checks.Finding {
 		return findings
 	}
 	findings := left(view)
-	s := scene{view: view, before: before, ranks: map[*facts.Node][]facts.RehearsedRank{}}
+	s := attempt{view: view, before: before, ranks: map[*facts.Node][]facts.RehearsedRank{}}
 	for _, node := range view.Nodes {
 		s.ranks[node] = node.Rehearsed.Ranks
 	}
@@ -85,15 +85,15 @@ func left(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// scene is a rehearsal with the ranks of each node.
-type scene struct {
+// attempt is a rehearsal with the ranks of each node.
+type attempt struct {
 	view   checks.View
 	before []string // the checks that may have reported the cause
 	ranks  map[*facts.Node][]facts.RehearsedRank
 }
 
 // succeeded reports whether all ranks finished and all launchers ended without an error.
-func (s scene) succeeded() bool {
+func (s attempt) succeeded() bool {
 	finished := 0
 	for _, node := range s.view.Nodes {
 		for _, rank := range s.ranks[node] {
@@ -115,7 +115,7 @@ type program struct {
 	node *facts.Node
 }
 
-func (s scene) programs() (all []program) {
+func (s attempt) programs() (all []program) {
 	if p := s.view.Head.Rehearsed.Program; p != nil {
 		all = append(all, program{p, nil})
 	}
@@ -129,7 +129,7 @@ func (s scene) programs() (all []program) {
 
 // building returns the finding for a rehearsal that ended while ranks were compiling, or nil if
 // none was. A later rehearsal needs less time, because compilers keep what they have finished.
-func (s scene) building() *checks.Finding {
+func (s attempt) building() *checks.Finding {
 	for _, node := range s.view.Nodes {
 		for _, rank := range s.ranks[node] {
 			if rank.End == facts.EndFailed {
@@ -155,9 +155,9 @@ func (s scene) building() *checks.Finding {
 // blame returns the finding for a rehearsal that failed. The order of the rules is the order in
 // which evidence counts: what a node reports about itself comes before what others report about
 // it.
-func (s scene) blame() checks.Finding {
-	for _, rule := range []func(scene) *checks.Finding{
-		scene.launcherFirst, scene.beforeMeeting, scene.endedFirst, scene.neverBegan, scene.unanswered, scene.failedLater, scene.launcherLater,
+func (s attempt) blame() checks.Finding {
+	for _, rule := range []func(attempt) *checks.Finding{
+		attempt.launcherFirst, attempt.beforeMeeting, attempt.endedFirst, attempt.neverBegan, attempt.unanswered, attempt.failedLater, attempt.launcherLater,
 	} {
 		if f := rule(s); f != nil {
 			return *f
@@ -172,7 +172,7 @@ const aheadBy = 2.0
 
 // launcherFirst blames nodes whose launcher failed without starting a rank, before the launchers
 // of the others.
-func (s scene) launcherFirst() *checks.Finding {
+func (s attempt) launcherFirst() *checks.Finding {
 	var bad []program
 	for _, p := range s.programs() {
 		if p.node != nil && p.ExitCode != 0 && p.Problem != "still running" && len(s.ranks[p.node]) == 0 {
@@ -222,7 +222,7 @@ func telling(output string) (line string) {
 }
 
 // beforeMeeting blames nodes whose ranks failed by themselves before they met the others.
-func (s scene) beforeMeeting() *checks.Finding {
+func (s attempt) beforeMeeting() *checks.Finding {
 	return s.first(func(rank facts.RehearsedRank) bool {
 		return rank.End == facts.EndFailed && slices.Contains([]string{"start", facts.StageImport, "device"}, rank.Stage)
 	})
@@ -230,7 +230,7 @@ func (s scene) beforeMeeting() *checks.Finding {
 
 // first returns the finding for the ranks that fail like the first rank that a rule accepts: in the
 // same stage and with the same kind of error.
-func (s scene) first(accepts func(facts.RehearsedRank) bool) *checks.Finding {
+func (s attempt) first(accepts func(facts.RehearsedRank) bool) *checks.Finding {
 	var first *facts.RehearsedRank
 	for _, node := range s.view.Nodes {
 		for i, rank := range s.ranks[node] {
@@ -254,7 +254,7 @@ func (s scene) first(accepts func(facts.RehearsedRank) bool) *checks.Finding {
 }
 
 // endedFirst blames a node whose ranks were terminated before anything else failed.
-func (s scene) endedFirst() *checks.Finding {
+func (s attempt) endedFirst() *checks.Finding {
 	earliest := 0.0
 	for _, node := range s.view.Nodes {
 		for _, rank := range s.ranks[node] {
@@ -278,7 +278,7 @@ func (s scene) endedFirst() *checks.Finding {
 }
 
 // neverBegan blames nodes without any rank, if other nodes have ranks.
-func (s scene) neverBegan() *checks.Finding {
+func (s attempt) neverBegan() *checks.Finding {
 	var without []string
 	began := 0
 	for _, node := range s.view.Nodes {
@@ -304,7 +304,7 @@ func (s scene) neverBegan() *checks.Finding {
 }
 
 // linesOf returns the lines of pdsh's output that begin with the name of a node.
-func (s scene) linesOf(output string, nodes []string) string {
+func (s attempt) linesOf(output string, nodes []string) string {
 	var found []string
 	for line := range strings.Lines(output) {
 		name, _, isPrefixed := strings.Cut(line, ": ")
@@ -316,7 +316,7 @@ func (s scene) linesOf(output string, nodes []string) string {
 }
 
 // unanswered blames the node that is an end of every connection without an answer.
-func (s scene) unanswered() *checks.Finding {
+func (s attempt) unanswered() *checks.Finding {
 	type pair struct{ from, to *facts.Node }
 	var pairs []pair
 	var got []string
@@ -360,7 +360,7 @@ func (s scene) unanswered() *checks.Finding {
 }
 
 // owner returns the node that has the address of an endpoint, nil for none.
-func (s scene) owner(endpoint string) *facts.Node {
+func (s attempt) owner(endpoint string) *facts.Node {
 	at := strings.LastIndex(endpoint, ":")
 	if at < 0 {
 		return nil
@@ -377,13 +377,13 @@ func (s scene) owner(endpoint string) *facts.Node {
 }
 
 // failedLater blames the ranks that failed first after they had met.
-func (s scene) failedLater() *checks.Finding {
+func (s attempt) failedLater() *checks.Finding {
 	return s.first(func(rank facts.RehearsedRank) bool { return rank.End == facts.EndFailed })
 }
 
 // launcherLater reports a launcher that failed although all its ranks finished, or did not say why
 // they ended.
-func (s scene) launcherLater() *checks.Finding {
+func (s attempt) launcherLater() *checks.Finding {
 	for _, p := range s.programs() {
 		if p.ExitCode == 0 || p.Problem == "still running" {
 			continue
@@ -398,7 +398,7 @@ func (s scene) launcherLater() *checks.Finding {
 }
 
 // stages returns how far the ranks of each node came.
-func (s scene) stages() string {
+func (s attempt) stages() string {
 	nodes := map[string][]string{}
 	var order []string
 	for _, node := range s.view.Nodes {
@@ -419,7 +419,7 @@ func (s scene) stages() string {
 
 // explained completes a finding with the cause that the output shows. If another check has failed
 // on these nodes, the finding shares that check's cause.
-func (s scene) explained(f checks.Finding) checks.Finding {
+func (s attempt) explained(f checks.Finding) checks.Finding {
 	causes := s.view.Head.Rehearsed.Causes
 	if f.Nodes == nil && len(causes) > 0 {
 		f.Nodes = s.known(causes[0].Nodes)
@@ -439,7 +439,7 @@ func (s scene) explained(f checks.Finding) checks.Finding {
 }
 
 // known returns the nodes of the launch with the given names or short names.
-func (s scene) known(given []string) (known []string) {
+func (s attempt) known(given []string) (known []string) {
 	for _, node := range s.view.Nodes {
 		if slices.Contains(given, node.Name) || slices.Contains(given, hostfile.Bare(node.Name)) {
 			known = append(known, node.Name)
@@ -451,7 +451,7 @@ func (s scene) known(given []string) (known []string) {
 // sharedWith returns the check that has failed with the same cause, "" for none. The check that
 // the output points to comes first, then the first check that fails one of the nodes, then, if no
 // node is blamed, the first check that fails any.
-func (s scene) sharedWith(nodes []string, pointedTo string) string {
+func (s attempt) sharedWith(nodes []string, pointedTo string) string {
 	for _, check := range append([]string{pointedTo}, s.before...) {
 		if !slices.Contains(s.before, check) {
 			continue

@@ -17,7 +17,7 @@ import (
 func StartWithGPUs(container string) []fix.Command {
 	for _, e := range engines {
 		if e.name == container {
-			return Anew(container, Lack{option: e.gpus})
+			return StartAgain(container, Lack{option: e.gpus})
 		}
 	}
 	switch container {
@@ -41,7 +41,7 @@ func StartWithGPUs(container string) []fix.Command {
 func StartWithAMD(container string) []fix.Command {
 	switch {
 	case isEngine(container), container == "kubernetes":
-		return Anew(container, amdGPUs)
+		return StartAgain(container, amdGPUs)
 	case container == "apptainer":
 		return []fix.Command{fix.Note("start the container of {nodes} again with apptainer exec --rocm")}
 	}
@@ -82,7 +82,7 @@ func EnlargeSHM(node *facts.Node, need int64) []fix.Command {
 func SizeSHM(node *facts.Node, amount int64, unit string) []fix.Command {
 	size := fmt.Sprintf("%d%s", amount, unit)
 	container := ranks.ContainerOf(node)
-	if commands := Anew(container, Lack{option: fix.Code("--shm-size=%s", fix.Name(strings.ToLower(size)))}); commands != nil {
+	if commands := StartAgain(container, Lack{option: fix.Code("--shm-size=%s", fix.Name(strings.ToLower(size)))}); commands != nil {
 		commands[0] = commands[0].Remark(", or with --ipc=host")
 		return commands
 	}
@@ -143,9 +143,9 @@ var (
 	writableTmp = Lack{option: fix.Code("--tmpfs /tmp:exec")}
 )
 
-// Anew returns the commands that start a container or a pod again with the property that it lacks.
+// StartAgain returns the commands that start a container or a pod again with the property that it lacks.
 // It returns nil for other kinds of containers.
-func Anew(container string, lack Lack) []fix.Command {
+func StartAgain(container string, lack Lack) []fix.Command {
 	switch {
 	case isEngine(container):
 		return []fix.Command{fix.Note("start the container of {nodes} again with %s run %s", fix.Name(container), lack.option)}
@@ -168,7 +168,7 @@ func WritableTmp(node *facts.Node) []fix.Command {
 	case "enroot":
 		return []fix.Command{fix.Note("start the container of {nodes} again with enroot start --rw")}
 	default:
-		return Anew(container, writableTmp)
+		return StartAgain(container, writableTmp)
 	}
 }
 
@@ -195,5 +195,5 @@ func WithHostNetwork(node *facts.Node) []fix.Command {
 	if !isApart {
 		return nil
 	}
-	return Anew(container, hostNetwork)
+	return StartAgain(container, hostNetwork)
 }

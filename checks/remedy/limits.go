@@ -48,7 +48,7 @@ func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property s
 			fix.Here("kubectl delete pod {host}{pods}   # its controller creates it again, with the new limit").As(fix.Then),
 		}
 	}
-	if commands := Anew(container, Lack{option: fix.Code("--ulimit %s", ulimit)}); commands != nil {
+	if commands := StartAgain(container, Lack{option: fix.Code("--ulimit %s", ulimit)}); commands != nil {
 		return commands
 	}
 	return []fix.Command{
@@ -82,7 +82,7 @@ func RaiseProcesses(node *facts.Node, ofCgroup bool) []fix.Command {
 	if container == "kubernetes" {
 		return []fix.Command{fix.Note("raise podPidsLimit in the kubelet's configuration on the machine of {nodes}, restart the kubelet, and delete the pod, so that it is created again")}
 	}
-	if commands := Anew(container, Lack{option: fix.Code("--pids-limit=-1")}); commands != nil {
+	if commands := StartAgain(container, Lack{option: fix.Code("--pids-limit=-1")}); commands != nil {
 		return commands
 	}
 	return []fix.Command{
@@ -127,7 +127,7 @@ func LengthenBacklog(node *facts.Node, callers int) []fix.Command {
 		length *= 2
 	}
 	setting := fix.Code("net.core.somaxconn=%s", fix.Number(length))
-	if commands := Anew(ranks.ContainerOf(node), Lack{option: fix.Code("--sysctl %s", setting)}); commands != nil {
+	if commands := StartAgain(ranks.ContainerOf(node), Lack{option: fix.Code("--sysctl %s", setting)}); commands != nil {
 		return commands
 	}
 	return []fix.Command{OnMachine(node, fix.On("sudo sysctl -w %s | sudo tee /etc/sysctl.d/90-somaxconn.conf", setting))}

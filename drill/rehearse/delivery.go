@@ -24,8 +24,8 @@ import (
 	"preflight/facts"
 )
 
-// Play delivers the stand-in script to a node.
-type Play struct {
+// Delivery delivers the stand-in script to a node.
+type Delivery struct {
 	ID   string `json:"id"`   // the rehearsal's ID, which no other text on the node contains
 	Dir  string `json:"dir"`  // an existing directory
 	Name string `json:"name"` // name of the user's script
@@ -33,13 +33,13 @@ type Play struct {
 }
 
 // Path returns the path of the stand-in script on every node.
-func (p Play) Path() string { return filepath.Join(p.own(), p.Name) }
+func (p Delivery) Path() string { return filepath.Join(p.own(), p.Name) }
 
 // own returns the private directory of the rehearsal.
-func (p Play) own() string { return filepath.Join(p.Dir, p.ID) }
+func (p Delivery) own() string { return filepath.Join(p.Dir, p.ID) }
 
-// News is what a node reports during a rehearsal.
-type News struct {
+// Report is what a node reports during a rehearsal.
+type Report struct {
 	Undelivered string `json:"undelivered,omitempty"` // why the script could not be put in its place
 	Lines       []Line `json:"lines,omitempty"`       // new lines of the ranks
 	// Ended means that the launcher that was started on this node has ended.
@@ -69,14 +69,14 @@ const shm = "/dev/shm"
 // lookTime is the time between two looks at the files of the ranks.
 const lookTime = 200 * time.Millisecond
 
-// plays maps the IDs of the rehearsals of this process to their state.
-var plays = struct {
+// rehearsals maps the IDs of the rehearsals of this process to their state.
+var rehearsals = struct {
 	sync.Mutex
-	of map[string]*play
-}{of: map[string]*play{}}
+	of map[string]*rehearsal
+}{of: map[string]*rehearsal{}}
 
-type play struct {
-	Play
+type rehearsal struct {
+	Delivery
 	before smoke.Segments // shared memory that existed before the rehearsal
 
 	mu      sync.Mutex
@@ -86,22 +86,22 @@ type play struct {
 }
 
 // Hold delivers the script and reports, and then reports everything new until ctx ends. Then it
-// ends all processes of the rehearsal and removes its files, unless a [Cue] has done so.
-func (p Play) Hold(ctx context.Context, report func(News) error) error {
-	own := &play{Play: p, read: map[string]int{}, before: smoke.SharedMemory(shm)}
+// ends all processes of the rehearsal and removes its files, unless a [Control] has done so.
+func (p Delivery) Hold(ctx context.Context, report func(Report) error) error {
+	own := &rehearsal{Delivery: p, read: map[string]int{}, before: smoke.SharedMemory(shm)}
 	if err := own.deliver(); err != nil {
-		return report(News{Undelivered: err.Error()})
+		return report(Report{Undelivered: err.Error()})
 	}
-	plays.Lock()
-	plays.of[p.ID] = own
-	plays.Unlock()
+	rehearsals.Lock()
+	rehearsals.of[p.ID] = own
+	rehearsals.Unlock()
 	defer func() {
 		own.end()
-		plays.Lock()
-		delete(plays.of, p.ID)
-		plays.Unlock()
+		rehearsals.Lock()
+		delete(rehearsals.of, p.ID)
+		rehearsals.Unlock()
 	}()
-	if err := report(News{}); err != nil {
+	if err := report(Report{}); err != nil {
 		return err
 	}
 	told := false
@@ -112,12 +112,12 @@ func (p Play) Hold(ctx context.Context, report func(News) error) error {
 		case <-time.After(lookTime):
 		}
 		own.mu.Lock()
-		news := News{Ended: !own.isOver && own.program != nil && own.program.HasEnded()}
-		news.Lines = own.lines()
+		fresh := Report{Ended: !own.isOver && own.program != nil && own.program.HasEnded()}
+		fresh.Lines = own.lines()
 		own.mu.Unlock()
-		if len(news.Lines) > 0 || news.Ended && !told {
-			told = told || news.Ended
-			if err := report(news); err != nil {
+		if len(fresh.Lines) > 0 || fresh.Ended && !told {
+			told = told || fresh.Ended
+			if err := report(fresh); err != nil {
 				return err
 			}
 		}
@@ -126,7 +126,7 @@ func (p Play) Hold(ctx context.Context, report func(News) error) error {
 
 // deliver writes the script. It needs a directory that does not exist yet, so that nobody else can
 // have put anything into it.
-func (p *play) deliver() error {
+func (p *rehearsal) deliver() error {
 	if err := os.Mkdir(p.own(), 0o700); err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (p *play) deliver() error {
 }
 
 // lines returns the complete lines that the ranks have written since the last call.
-func (p *play) lines() (all []Line) {
+func (p *rehearsal) lines() (all []Line) {
 	files, _ := filepath.Glob(filepath.Join(p.own(), "rank-*")) // never fails, because the ID has no special character
 	for _, name := range files {
 		file, err := os.Open(name)
@@ -163,8 +163,8 @@ func (p *play) lines() (all []Line) {
 	return all
 }
 
-// Cue tells a node to start a launcher, or to end the rehearsal.
-type Cue struct {
+// Control tells a node to start a launcher, or to end the rehearsal.
+type Control struct {
 	ID      string          `json:"id"`
 	Command []string        `json:"command,omitempty"` // starts this launcher; empty to end the rehearsal
 	Dir     string          `json:"dir,omitempty"`     // its working directory
@@ -175,8 +175,8 @@ type Cue struct {
 	Python string `json:"python,omitempty"`
 }
 
-// Done is the answer to a cue.
-type Done struct {
+// Result is the answer to a control.
+type Result struct {
 	Problem string                  `json:"problem,omitempty"`
 	Program *facts.RehearsedProgram `json:"program,omitempty"`
 	Lines   []Line                  `json:"lines,omitempty"`
@@ -184,13 +184,13 @@ type Done struct {
 	Left    []string                `json:"left,omitempty"`
 }
 
-// Run carries out the cue.
-func (c Cue) Run(context.Context) Done {
-	plays.Lock()
-	own := plays.of[c.ID]
-	plays.Unlock()
+// Run carries out the control.
+func (c Control) Run(context.Context) Result {
+	rehearsals.Lock()
+	own := rehearsals.of[c.ID]
+	rehearsals.Unlock()
 	if own == nil {
-		return Done{Problem: "the rehearsal has ended"}
+		return Result{Problem: "the rehearsal has ended"}
 	}
 	if len(c.Command) == 0 {
 		return own.end()
@@ -198,7 +198,7 @@ func (c Cue) Run(context.Context) Done {
 	own.mu.Lock()
 	defer own.mu.Unlock()
 	if own.isOver || own.program != nil {
-		return Done{Problem: "the rehearsal has ended"}
+		return Result{Problem: "the rehearsal has ended"}
 	}
 	if beside := filepath.Join(filepath.Dir(c.Python), c.Command[0]); c.Python != "" && !strings.Contains(c.Command[0], "/") {
 		if _, err := os.Stat(beside); err == nil {
@@ -206,16 +206,16 @@ func (c Cue) Run(context.Context) Done {
 		}
 	}
 	own.program = Start(c.ID, c.Command, c.Dir, c.Env)
-	return Done{Program: own.program.Facts()}
+	return Result{Program: own.program.Facts()}
 }
 
 // end ends all processes of the rehearsal on this node and removes its files. Further calls do
 // nothing.
-func (p *play) end() (done Done) {
+func (p *rehearsal) end() (done Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.isOver {
-		return Done{Problem: "the rehearsal has ended"}
+		return Result{Problem: "the rehearsal has ended"}
 	}
 	p.isOver = true
 	swept := Sweep(p.ID)
