@@ -113,7 +113,7 @@ func look(t *testing.T, names []string, sections ...facts.Section) *facts.Node {
 	t.Helper()
 	var node facts.Node
 	var unseen []string
-	probe.Run(t.Context(), probe.Options{Names: names}, sections, func(section facts.Section, seen facts.Facts, missing string) {
+	probe.Run(t.Context(), probe.Options{Names: names, Publishes: true}, sections, func(section facts.Section, seen facts.Facts, missing string) {
 		if missing != "" {
 			unseen = append(unseen, fmt.Sprintf("%s: %s", section, missing))
 		}

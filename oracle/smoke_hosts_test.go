@@ -52,7 +52,7 @@ var smoked = []struct {
 		got: `^w2 with w\d over gloo: .*: element 1048575 is 4 and should be 3: .* 1 of 1048576 are wrong`,
 	},
 	{
-		name: "torch cannot be loaded", steps: change("w4", hideTorch), fails: []string{"torch-same w4"}, got: "^libtorch_cpu.so.*: cannot open shared object file",
+		name: "torch cannot be loaded", steps: change("w4", hideTorch), fails: []string{"torch-same w4"}, got: "^ImportError: libtorch_cpu.so.*: cannot open shared object file",
 		outcomes: map[string]string{"gpu-computes": "unknown: a rank fails to compute, even without other ranks: see torch-same"},
 	},
 	{

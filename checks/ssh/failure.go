@@ -137,7 +137,7 @@ func spelling(name string, p launch.Prediction) []fix.Command {
 		}
 		return []fix.Command{fix.Here("preflight -w %s   # did you mean %s? Add the other options of this run", fix.Word(hostfile.Fold(names)), fix.Word(meant))}
 	case p.HostsFile != "":
-		return []fix.Command{fix.Here("grep -nF %s {hostfile}   # is the name spelled correctly?", fix.Operand(hostfile.Bare(name))).As(fix.Look)}
+		return []fix.Command{fix.Here("grep -nF {host} {hostfile}   # is the name spelled correctly?").As(fix.Look)}
 	}
 	return nil
 }
