@@ -24,6 +24,10 @@ type Names struct {
 	// Asked is the number of names in the hostfile. If Lookups has fewer entries, the node looked
 	// up a sample of the names.
 	Asked int `json:"asked" fact:"volatile"`
+	// Reverse is the reverse lookup of another node's address, nil if it took less than 2 s. torch
+	// before 2.9 makes one for each connection of the rendezvous, also if the last one got no
+	// answer (pytorch/pytorch, torch/csrc/distributed/c10d/socket.cpp, #159596).
+	Reverse *Lookup `json:"reverse,omitempty" fact:"volatile"`
 	// HostsTraps lists the lines of /etc/hosts that map this machine's own name to a loopback
 	// address ("127.0.1.1 w3").
 	HostsTraps []string `json:"hosts_traps" fact:"own"`

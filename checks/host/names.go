@@ -40,6 +40,7 @@ func judgeNames(view checks.View) []checks.Finding {
 	for _, node := range view.Nodes {
 		findings = append(findings, table.unanswered(view, node, looksUp)...)
 		findings = append(findings, slow(node)...)
+		findings = append(findings, slowInReverse(node)...)
 		findings = append(findings, names.Own(view, node)...)
 	}
 	return findings
@@ -69,6 +70,31 @@ func slow(node *facts.Node) []checks.Finding {
 	}
 	names.ReadHosts(node, true, name, &f)
 	return []checks.Finding{f}
+}
+
+// slowInReverse warns about a node on which looking up the name of another node's address takes
+// seconds. torch wants these names for its log only. If all lookups are slow, [slow] says so.
+func slowInReverse(node *facts.Node) []checks.Finding {
+	torch := ""
+	if node.Python != nil && node.Python.Torch != nil {
+		torch = node.Python.Torch.Version
+	}
+	reverse := node.Names.Reverse
+	if reverse == nil || torch == "" || !hostfile.Before(torch, "2.9") || slow(node) != nil {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict:  checks.Warn,
+		Nodes:    []string{node.Name},
+		Summary:  "reverse lookups are slow, and torch before 2.9 makes one per connection",
+		Got:      fmt.Sprintf("the lookup of the name of %s took %.1f s; torch is %s", reverse.Name, reverse.Seconds, torch),
+		Want:     "an answer within 2 s",
+		WouldSee: "The hostname of the client socket cannot be retrieved. err=-3",
+		Remedy: []fix.Command{
+			fix.On("time getent hosts %s; cat /etc/resolv.conf", fix.Word(reverse.Name)).As(fix.Look),
+			fix.Note("repair the name server, or list the addresses of all nodes in /etc/hosts on {node}"),
+		},
+	}}
 }
 
 // unanswered returns the findings for lookups that got no answer on a node. If the launch needs one

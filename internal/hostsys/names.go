@@ -186,6 +186,13 @@ func (n *Names) lookupGo(ctx context.Context, network, name string) ([]netip.Add
 	return addresses, err
 }
 
+// LookupAddress looks up the name of an address, in /etc/hosts and at the name servers. The name
+// itself is of no use, because nothing compares it.
+func LookupAddress(ctx context.Context, address string) error {
+	_, err := goResolver().LookupAddr(ctx, address)
+	return err
+}
+
 // getentTrouble is the error if getent gave no answer.
 type getentTrouble struct{ complaint string }
 

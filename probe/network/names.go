@@ -68,10 +68,11 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	lookups := lookUpAll(ctx, func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return known.LookupAtLast(ctx, fileLimit, "ip", name)
 	}, wanted, known.AtOnce())
+	reverse := reverseLookup(ctx, lookups[0].Addresses, lookups)
 	asking.Wait()
 	return &facts.Names{
 		Own: own, FQDN: canonical, Published: published, Lookups: lookups, Asked: o.Hosts,
-		Resolver: known.Sources, HostsTraps: hostsTraps(known.Hosts, own), AddressAnswer: answer,
+		Resolver: known.Sources, HostsTraps: hostsTraps(known.Hosts, own), AddressAnswer: answer, Reverse: reverse,
 	}, nil
 }
 
@@ -189,6 +190,25 @@ func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
 		answer.Addresses = append(answer.Addresses, address.String())
 	}
 	return answer
+}
+
+// reverseLookup looks up the name of the first address that is not one of own. It returns nil if
+// that takes less than slowLookup.
+func reverseLookup(ctx context.Context, own []string, lookups []facts.Lookup) *facts.Lookup {
+	others := slices.IndexFunc(lookups, func(l facts.Lookup) bool { return len(l.Addresses) > 0 && !slices.Contains(own, l.Addresses[0]) })
+	if others < 0 {
+		return nil
+	}
+	address := lookups[others].Addresses[0]
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	began := time.Now()
+	_ = hostsys.LookupAddress(ctx, address) // an address may have no name
+	took := time.Since(began)
+	if took < slowLookup {
+		return nil
+	}
+	return &facts.Lookup{Name: address, Addresses: []string{}, Unanswered: ctx.Err() != nil, Seconds: took.Round(100 * time.Millisecond).Seconds()}
 }
 
 // isCutOff reports whether the kernel could not deliver a query to the name server. getaddrinfo then
