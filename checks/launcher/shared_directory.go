@@ -172,7 +172,9 @@ func (s *sharing) judge() (findings []checks.Finding) {
 		return nil
 	}
 	for _, node := range s.nodes {
-		if problem := s.of(node).Problem; problem != "" && s.place(node).Problem == "" {
+		place := s.place(node)
+		reported := place.Problem != "" && !strings.HasPrefix(place.Role, facts.RoleShared) // by data-shared or disk-space
+		if problem := s.of(node).Problem; problem != "" && !reported {
 			findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("%s: %s", s.path, problem)))
 		}
 	}
