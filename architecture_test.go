@@ -62,7 +62,7 @@ const (
 // rules has a row for every package except programs and packages that only tests import.
 var rules = []rule{
 	{"hostfile", 1721, nil, nil, "everything else builds on the hostfile grammar, so it imports nothing"},
-	{"facts", 3306, nil, acts, "facts are only types: a package that uses them must not link collectors or checks"},
+	{"facts", 3309, nil, acts, "facts are only types: a package that uses them must not link collectors or checks"},
 	{"internal/secret", 942, nil, acts, "one package defines what a secret is, for all that collect, store or show text"},
 	{"internal/text", 220, nil, acts, "all packages that print text share these helpers"},
 	{"internal/literal", 141, nil, clock, "it looks at regular expressions alone"},
@@ -103,7 +103,7 @@ var rules = []rule{
 	{"drill/smoke/direct", 929, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, "it runs in a process of its own, which the library may hang or kill"},
 	{"drill/outcome", 156, []string{"facts", "internal/hostsys"}, nil, tries},
 
-	{"fleet", 3887, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
+	{"fleet", 3889, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
 		"a run gathers facts: the checks and the report must not decide which facts"},
 	{"agent", 406, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need no code for launches, checks and reports"},
 
@@ -117,12 +117,12 @@ var rules = []rule{
 	{"checks/ssh", 921, judging, clock, pure},
 	{"checks/host", 1873, judging, clock, pure},
 	{"checks/software", 2231, judging, clock, pure},
-	{"checks/launcher", 4213, judging, clock, pure},
+	{"checks/launcher", 4215, judging, clock, pure},
 	{"checks/gpu", 4337, judging, clock, pure},
 	{"checks/network", 5518, judging, clock, pure},
 	{"checks/fabric", 1383, judging, clock, pure},
 	{"checks/smoke", 1212, judging, clock, pure},
-	{"checks/rehearsal", 489, judging, clock, pure},
+	{"checks/rehearsal", 509, judging, clock, pure},
 	{"checks/knownbad", 586, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock,
 		"known failures are a table that is compared with facts: an entry needs no code"},
 	{"diagnose/rendezvous", 478, append([]string{"checks/engine", "diagnose/hang"}, judging...), clock, "it judges an endpoint without a launch, so no check of the catalogue runs"},

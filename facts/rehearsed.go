@@ -53,8 +53,11 @@ type RehearsedRank struct {
 	// Idle means that the rank made no progress although no connection waited for an answer.
 	Idle bool `json:"idle,omitempty"`
 	// Building is what the rank was compiling when the rehearsal ended, "" for nothing.
-	Building string   `json:"building,omitempty"`
-	Unknown  []string `json:"unknown,omitempty"` // what the rank could not decide
+	Building string `json:"building,omitempty"`
+	// Unwritten is the directory of the launch in which a rank other than 0 could not write, with the
+	// system's message. It is "" if the rank could write, and if it did not come so far.
+	Unwritten string   `json:"unwritten,omitempty"`
+	Unknown   []string `json:"unknown,omitempty"` // what the rank could not decide
 }
 
 // RehearsedSocket is a connection of a rank to which the other end does not answer.

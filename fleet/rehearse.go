@@ -245,6 +245,8 @@ func (s *rehearsing) take(m *member, lines []rehearse.Line) {
 			rank.Stalled, rank.Idle = line.Sockets, line.Idle
 		case "building":
 			rank.Building = line.What
+		case "unwritten":
+			rank.Unwritten = line.Error
 		case "unknown":
 			rank.Unknown = append(rank.Unknown, line.Detail)
 		case "ended":

@@ -51,6 +51,7 @@ func judge(view checks.View, before []string) []checks.Finding {
 	for _, node := range view.Nodes {
 		s.ranks[node] = node.Rehearsed.Ranks
 	}
+	findings = append(findings, s.unwritten()...)
 	if s.succeeded() {
 		return findings
 	}
@@ -107,6 +108,24 @@ func (s attempt) succeeded() bool {
 		return false
 	}
 	return !slices.ContainsFunc(s.programs(), func(p program) bool { return p.ExitCode != 0 })
+}
+
+// unwritten warns about nodes on which only ranks other than rank 0 failed to write. The launch
+// works unless its script lets all ranks write.
+func (s attempt) unwritten() (findings []checks.Finding) {
+	for _, node := range s.view.Nodes {
+		for _, rank := range s.ranks[node] {
+			if rank.Unwritten != "" {
+				findings = append(findings, checks.Finding{
+					Verdict: checks.Warn, Nodes: []string{node.Name}, Summary: "ranks cannot write to a directory of the launch",
+					Got: rank.Unwritten, Want: "every rank can write there, if the script lets every rank write",
+					WouldSee: "nothing, unless ranks other than rank 0 write there", Remedy: []fix.Command{fix.Note("make the directory writable on these nodes, or let only rank 0 write")},
+				})
+				break
+			}
+		}
+	}
+	return findings
 }
 
 // program is a launcher that preflight started, and its node; nil for the launching machine.

@@ -634,6 +634,10 @@ def write_files():
                 f.write(bytes(4096))
                 f.flush()
                 os.fsync(f.fileno())
+        except OSError as e:
+            if os.environ.get("RANK", "0") == "0":
+                raise
+            say("unwritten", error="%s: %s" % (directory, e.strerror))  # in most trainings only rank 0 writes
         finally:
             if os.path.exists(path):
                 os.remove(path)

@@ -332,6 +332,18 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestOnlyRank0MustWrite lets a rank other than rank 0 have a directory in which it cannot write.
+func TestOnlyRank0MustWrite(t *testing.T) {
+	t.Parallel()
+	p := prepare(t, map[string]string{"train.py": ""})
+	output, err := p.command(t, Parameters{ID: "x", Script: p.user("train.py"), Bytes: 40, Directories: []string{"/dev/null/x"}}, "RANK=1").CombinedOutput()
+	words := p.words(t)
+	at := slices.IndexFunc(words, func(w word) bool { return w.Event == "unwritten" })
+	if err != nil || at < 0 || words[at].Error != "/dev/null: Not a directory" || words[len(words)-1].How != "finished" {
+		t.Errorf("got %v, %+v\n%s", err, words, output)
+	}
+}
+
 // TestEnds ends a rank that hangs in a library, which no handler of Python interrupts.
 func TestEnds(t *testing.T) {
 	t.Parallel()
