@@ -32,7 +32,7 @@ func TestInside(t *testing.T) {
 			return err
 		}, err
 	}
-	lands := func(n *testhosts.Node) (testhosts.Undo, error) { return n.LandInside("train-" + n.Name) }
+	lands := func(n *testhosts.Node) (testhosts.Undo, error) { return n.LandInside("podman", "train-"+n.Name) }
 	for _, n := range cluster.Nodes {
 		plantOn(t, cluster, n.Name, container("train-"))
 	}

@@ -311,7 +311,7 @@ func Remove(name string) error {
 			}
 		}
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	if err := errors.Join(removeCgroups(name), os.RemoveAll(dir)); err != nil {
 		return err
 	}
 	// Removing stateRoot fails while other clusters are up, which is fine.

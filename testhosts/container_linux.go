@@ -50,10 +50,11 @@ podman run --detach --replace --name '` + name + `' --cgroups disabled --network
 	}, nil
 }
 
-// LandInside makes every login to the node run in a container on the node. It uses a forced command
-// in authorized_keys. sshd passes the requested command to the forced command in a variable.
-func (n *Node) LandInside(name string) (Undo, error) {
+// LandInside makes every login to the node run in a container on the node, of podman or docker. It
+// uses a forced command in authorized_keys. sshd passes the requested command to the forced command
+// in a variable.
+func (n *Node) LandInside(engine, name string) (Undo, error) {
 	return n.edit("/root/.ssh/authorized_keys", func(text string) string {
-		return `command="podman exec -i ` + name + ` sh -c \"$SSH_ORIGINAL_COMMAND\"" ` + text
+		return `command="` + engine + ` exec -i ` + name + ` sh -c \"$SSH_ORIGINAL_COMMAND\"" ` + text
 	})
 }
