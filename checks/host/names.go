@@ -16,6 +16,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
@@ -116,6 +117,10 @@ func (t nameTable) unanswered(view checks.View, node *facts.Node, looksUp func(s
 	if late == nil {
 		return nil
 	}
+	repair := []fix.Command{fix.Note("repair the name service of {nodes}")}
+	if remedy.IsApart(node) { // the container lacks its machine's /etc/hosts, and name servers may not answer its network
+		repair = remedy.WithHostNetwork(node)
+	}
 	return []checks.Finding{{
 		Verdict:  checks.Warn,
 		Nodes:    []string{node.Name},
@@ -123,10 +128,7 @@ func (t nameTable) unanswered(view checks.View, node *facts.Node, looksUp func(s
 		Got:      strings.TrimSuffix("no answer for "+hostfile.Fold(late)+": "+why, ": "),
 		Want:     "an answer for every name",
 		WouldSee: "nothing: no rank of this launch resolves these names",
-		Remedy: []fix.Command{
-			fix.On("time getent ahosts %s", fix.Host(late[0])).As(fix.Look),
-			fix.Note("repair the name service of {nodes}"),
-		},
+		Remedy:   append([]fix.Command{fix.On("time getent ahosts %s", fix.Host(late[0])).As(fix.Look)}, repair...),
 	}}
 }
 

@@ -146,6 +146,9 @@ func (m masterPlace) remedy() (want string, commands []fix.Command) {
 	if seen := m.first.PeerRendezvous; seen != nil {
 		address, _ = names.SplitEndpoint(seen.Endpoint)
 	}
+	if apart := remedy.WithHostNetwork(m.first); apart != nil {
+		return "an address of node 0 that the other nodes can reach", apart
+	}
 	if address == "" || address == m.Host {
 		return "an address of node 0 that the other nodes can reach", []fix.Command{fix.On("ip -br addr").As(fix.Look), meetAt(m.view, "ADDRESS", m.port()).As(fix.Or)}
 	}
@@ -235,7 +238,7 @@ func (m masterPlace) leadsNowhere(holder *facts.Node, address netip.Addr) bool {
 // isNear reports whether an address leads to the holder's peers, or shares a network with an
 // address of another node.
 func (m masterPlace) isNear(holder *facts.Node, address netip.Addr) bool {
-	if nccl.PeerAddress(holder).Address == m.Host {
+	if nccl.PeerAddress(holder).Address == m.Host && !remedy.IsApart(holder) {
 		return true
 	}
 	network, known := names.NetworkOf(holder, address.String())

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
@@ -198,7 +199,8 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 		return "an IPv6 address; the peers use IPv4"
 	case !address.Is6() && p.isIPv6:
 		return "an IPv4 address; the peers use IPv6"
-	case isInside(at) && !p.called[node.Name] && choice.Interface != names.PeerInterface(node):
+	case isInside(at) && !p.called[node.Name] && choice.Interface != names.PeerInterface(node),
+		at.Kind == "veth" && p.called[node.Name] && p.answered[node.Name] == 0 && remedy.IsApart(node):
 		return "a network that exists only inside the node"
 	}
 	return ""

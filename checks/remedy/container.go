@@ -175,11 +175,31 @@ func WritableTmp(node *facts.Node) []fix.Command {
 // WithHostNetwork returns the commands that give a container the network of its machine. It returns
 // nil if the container already has that network.
 //
-// A container that preflight entered from its machine has the machine's network if it has the
-// machine's address. A pod that preflight reached at its own address has the machine's network
-// unless that address is on a veth.
+// A pod that preflight reached at its own address has the machine's network unless that address is
+// on a veth.
 func WithHostNetwork(node *facts.Node) []fix.Command {
-	if node == nil || node.SSH == nil || node.Address == "" || node.Net == nil {
+	isApart := IsApart(node)
+	if !isApart && node != nil && node.SSH != nil && ranks.ContainerOf(node) == "kubernetes" {
+		reached := reachedAt(node)
+		isApart = reached != nil && node.SSH.Inside == nil && reached.Kind == "veth" || reached == nil && node.SSH.Inside != nil && node.Address != "" && node.Net != nil
+	}
+	if !isApart {
+		return nil
+	}
+	return StartAgain(ranks.ContainerOf(node), hostNetwork)
+}
+
+// IsApart reports whether a node is a container of an engine with a network of its own. A container
+// that preflight reached through its machine has the machine's network if it has the machine's
+// address.
+func IsApart(node *facts.Node) bool {
+	return node != nil && node.Address != "" && node.Net != nil && isEngine(ranks.ContainerOf(node)) && reachedAt(node) == nil
+}
+
+// reachedAt returns the interface with the address at which preflight reached a node, or nil if
+// none has that address.
+func reachedAt(node *facts.Node) *facts.Interface {
+	if node.Net == nil {
 		return nil
 	}
 	at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool {
@@ -187,13 +207,8 @@ func WithHostNetwork(node *facts.Node) []fix.Command {
 			return strings.HasPrefix(address, node.Address+"/")
 		})
 	})
-	container := ranks.ContainerOf(node)
-	isApart := node.SSH.Inside != nil && at < 0
-	if container == "kubernetes" && node.SSH.Inside == nil {
-		isApart = at >= 0 && node.Net.Interfaces[at].Kind == "veth"
-	}
-	if !isApart {
+	if at < 0 {
 		return nil
 	}
-	return StartAgain(container, hostNetwork)
+	return &node.Net.Interfaces[at]
 }
