@@ -81,7 +81,10 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 		}
 	}
 	if what.NoPlace {
-		commands = append(remedy.WritableTmp(node), what.Fix...)
+		// A container needs other options, and a mount on its machine changes nothing inside.
+		if started := remedy.WritableTmp(node); started != nil {
+			commands = append(started, slices.DeleteFunc(slices.Clone(what.Fix), func(c fix.Command) bool { return c.Role() != fix.Look })...)
+		}
 	}
 	if what.Installs {
 		commands = append(installKey(node.SSH), what.Fix...)
