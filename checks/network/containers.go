@@ -209,7 +209,7 @@ func libvirtNetwork(node *facts.Node, bridge facts.Interface) []fix.Command {
 func dockerPools(node *facts.Node) []fix.Command {
 	return []fix.Command{
 		remedy.OnMachine(node, fix.On("docker network ls; cat /etc/docker/daemon.json")).As(fix.Look),
-		remedy.OnMachine(node, fix.On("docker network prune   # removes the networks that no container uses")),
+		remedy.OnMachine(node, fix.On("docker network prune --force   # removes the networks that no container uses")),
 		remedy.OnMachine(node, fix.On(`echo '{"bip": "10.255.0.1/24", "default-address-pools": [{"base": "10.255.0.0/16", "size": 24}]}'   # add this to daemon.json, with a network that is free at your site; then: sudo systemctl restart docker`)).As(fix.Or),
 	}
 }
