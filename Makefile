@@ -29,7 +29,7 @@ N       ?= 4
 FUZZTIME ?= 10000x
 ORACLE  ?= .
 
-.PHONY: build cross release release-check image nocgo demo test browser-test race lint docs site score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-browser clean
+.PHONY: build cross release release-check image nocgo demo test browser-test race lint docs site score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-docker setup-browser clean
 
 build: $(BIN)/preflight
 
@@ -106,6 +106,9 @@ setup-release:
 setup-consumers:
 	@sh testhosts/apt.sh consumers || echo "continuing without them; the tests that need them report it"
 
+setup-docker:
+	@sh testhosts/apt.sh docker || echo "continuing without Docker; the tests that need it report it"
+
 setup-browser:
 	@sh testhosts/apt.sh browser || echo "continuing without a browser; the tests that need one report it"
 
@@ -124,7 +127,7 @@ GOTEST = go test -vet=off -toolexec 'env GOGC=400'
 FIRST = ./remote/... ./fleet ./drill/... ./testhosts ./examples ./report/html
 LAST  = ./e2e
 
-test: setup
+test: setup setup-docker
 	$(GOTEST) -p 6 -parallel 8 -timeout 20m $(FIRST) $(filter-out $(shell go list $(LAST)),$(shell go list ./...)) $(LAST)
 	@[ -e /usr/bin/chromium ] || echo "NOT RUN, because there is no browser: the HTML report in a real one (make browser-test installs it)"
 	@[ "$$(uname)$$(id -u)" = Linux0 ] || echo "NOT RUN, because they need root on Linux: the namespace hosts with a real sshd and their planted faults, full, read-only and noexec file systems, other users' files and processes"
@@ -188,7 +191,7 @@ fuzz-nightly:
 # Compares our predictions with the real programs: torch of three generations, its torchrun on
 # test hosts, NCCL, and releases of DeepSpeed, whose launcher also starts real jobs. Downloads
 # about 7 GB from PyPI the first time.
-oracle: setup build
+oracle: setup setup-docker build
 	@if sh oracle/setup.sh; then go test -tags $(TAGS),oracle -timeout 90m -run '$(ORACLE)' -v ./oracle $(OUTCOMES); \
 	else echo "NOT RUN: the tests against real torch and NCCL, because these could not be installed"; fi
 

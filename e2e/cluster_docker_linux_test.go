@@ -29,13 +29,11 @@ func TestDocker(t *testing.T) {
 	container := func(t *testing.T, node string, options []string) {
 		t.Helper()
 		plantOn(t, cluster, node, func(n *testhosts.Node) (testhosts.Undo, error) {
-			return n.RunDocker("train", slices.Concat([]string{"--volume", "/root/.local:/root/.local:ro", "--volume", sharedPrograms + ":" + sharedPrograms}, options)...)
+			return n.RunDocker("train", append([]string{"--volume=/root/.local:/root/.local:ro"}, options...)...)
 		})
 	}
 	for _, n := range cluster.Nodes {
-		if err := n.StartDocker(); err != nil {
-			t.Fatal(err)
-		}
+		plantOn(t, cluster, n.Name, (*testhosts.Node).StartDocker)
 		container(t, n.Name, fine)
 	}
 	judge := func(t *testing.T, words []string) checks.Report {
@@ -44,20 +42,25 @@ func TestDocker(t *testing.T) {
 		return judgeWith(t, cluster, binary(t), append([]string{"--accelerator", "cpu", "--timeout", "1m"}, words...)...)
 	}
 	in := []string{"--in", intoDocker}
+	withNCCL := append(in, "--accelerator", "cuda", "--skip", "slots-fit")
 	for _, test := range []struct {
 		name    string
 		on      string   // the nodes with the wrong container, separated by spaces
 		options []string // options of docker run on these nodes
 		words   []string
 		want    []string
-		fix     string   // expected in a fix or a note
+		fix     string   // expected in a fix or a note of each finding
 		cure    []string // the options of docker run that fix names; nil if the fix is a command, which the test pastes
 	}{
 		{"healthy", "w2", fine, in, []string{}, "", fine},
 		{"the default shared memory", "w2", fine[:1], in, []string{"warn shm-size [w2]"}, "docker run --shm-size=1g, or with --ipc=host", fine},
 		{"the default shared memory, cured by the machine's", "w2", fine[:1], in, []string{"warn shm-size [w2]"}, "docker run --shm-size=1g, or with --ipc=host", []string{"--network=host", "--ipc=host"}},
+		{"too little shared memory for NCCL", "w2", fine[:1], withNCCL, []string{"fail shm-size [w2]"}, "docker run --shm-size=", append(fine, "--shm-size=16g")},
+		{"little locked memory", "w2", append(fine, "--ulimit=memlock=65536:65536"), withNCCL, []string{"warn memlock-limit [w2]"}, "docker run --ulimit memlock=-1", fine},
 		{"few open files", "w2", append(fine, "--ulimit=nofile=1024:1024"), in, []string{"warn open-files-limit [w2]"}, "docker run --ulimit nofile=", fine},
-		{"a network of its own", "w2", fine[1:], in, []string{"fail nic-choice [w2]"}, "docker run --network=host", fine},
+		{"networks of their own", "w1 w2", fine[1:], in, []string{"fail nic-choice [w1 w2]", "fail master-address [w1]"}, "docker run --network=host", fine},
+		{"a network of its own for rank 0", "w1", fine[1:], in, []string{"fail master-address [w1]", "warn host-names [w1]", "warn nic-choice [w1]"}, "docker run --network=host", fine},
+		{"a network of its own", "w2", fine[1:], in, []string{"warn host-names [w2]", "warn nic-choice [w2]"}, "docker run --network=host", fine},
 		{"a user", "w2", append(fine, "--user=1000"), in, []string{"warn disk-space [w2]"}, "give the user who launches write access", fine},
 		{"a read-only root", "w2", append(fine, "--read-only"), in, []string{"unknown agent-start [w2]"}, "docker run --tmpfs /tmp:exec", append(fine, "--read-only", "--tmpfs=/tmp:exec", "--tmpfs=/root:exec")},
 		{"the hostname of all containers", "w1 w2", append(fine, "--hostname=trainer"), in, []string{"fail host-names [w1 w2]"}, "docker exec -i train", nil},
@@ -70,12 +73,10 @@ func TestDocker(t *testing.T) {
 			if diff := cmp.Diff(test.want, short(report.Findings)); diff != "" {
 				t.Errorf("findings (-want +got)\n%s\n%+v", diff, report.Findings)
 			}
-			var ways []string
 			for _, f := range report.Findings {
-				ways = slices.Concat(ways, f.Fix, f.Notes)
-			}
-			if !strings.Contains(strings.Join(ways, "\n"), test.fix) {
-				t.Errorf("no fix has %q: %q", test.fix, ways)
+				if ways := strings.Join(slices.Concat(f.Fix, f.Notes), "\n"); !strings.Contains(ways, test.fix) {
+					t.Errorf("no fix of %s has %q: %s", f.Check, test.fix, ways)
+				}
 			}
 			for _, node := range strings.Fields(test.on) {
 				if test.cure != nil {
@@ -90,6 +91,67 @@ func TestDocker(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("the nodes themselves", func(t *testing.T) {
+		const python = "--python=" + testhosts.ImagePython
+		for _, n := range cluster.Nodes {
+			container(t, n.Name, append(fine, "--volume=/usr/bin/python3:"+testhosts.ImagePython+":ro"))
+		}
+		report := judge(t, []string{python})
+		if diff := cmp.Diff([]string{"fail python-same [w1 w2]", "warn runs-inside [w1 w2]"}, short(report.Findings)); diff != "" {
+			t.Fatalf("findings (-want +got)\n%s", diff)
+		}
+		// Docker's processes show only the container's ID, which differs between the nodes.
+		if fix := report.Findings[1].Fix[0]; !strings.Contains(fix, "preflight -H /root/hostfile --in '"+intoDocker+"' ") {
+			t.Errorf("the fix does not name the container: %s", fix)
+		}
+		if report := judge(t, append(in, python)); report.ExitCode != 0 || len(report.Findings) > 0 {
+			t.Errorf("with --in: exit code %d, findings %+v", report.ExitCode, report.Findings)
+		}
+	})
+	t.Run("no subnet left", func(t *testing.T) {
+		plantOn(t, cluster, "w1", func(n *testhosts.Node) (testhosts.Undo, error) {
+			_, err := n.Run(t.Context(), "sh", "-c", "for i in $(seq 40); do docker network create n$i || exit 0; done; exit 1")
+			return func() error { return nil }, err
+		})
+		only := []string{"--only", "container-networks"}
+		report := judge(t, only)
+		if diff := cmp.Diff([]string{"warn container-networks [w1]"}, short(report.Findings)); diff != "" {
+			t.Fatalf("findings (-want +got)\n%s", diff)
+		}
+		paste(t, cluster, report.Findings[0])
+		if report := judge(t, only); len(report.Findings) > 0 {
+			t.Errorf("after the fix: %+v", report.Findings)
+		}
+	})
+	t.Run("an overlay network", func(t *testing.T) {
+		run := func(node *testhosts.Node, command string) string {
+			t.Helper()
+			out, err := node.Run(t.Context(), "sh", "-c", command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.TrimSpace(out)
+		}
+		first, second := cluster.Nodes[0], cluster.Nodes[1]
+		run(first, "docker swarm init --advertise-addr "+first.Address)
+		run(second, "docker swarm join --token "+run(first, "docker swarm join-token -q worker")+" "+first.Address+":2377")
+		run(first, "docker network create --driver overlay services")
+		log := run(first, "docker run --rm --network services train true 2>&1 && exit 1; exit 0")
+		explain := cluster.OnHead(t.Context(), binary(t), "explain", "--format", "json", "-")
+		explain.Stdin = strings.NewReader(log)
+		const again = "docker network rm services && docker network create --driver overlay --attachable services"
+		if out, _ := explain.Output(); !strings.Contains(string(out), strings.ReplaceAll(again, "&", `\u0026`)) && !strings.Contains(string(out), again) {
+			t.Errorf("explain has no way out of %q: %s", log, out)
+		}
+		run(first, again)
+		for _, n := range cluster.Nodes {
+			container(t, n.Name, []string{"--network=services", "--shm-size=1g", "--hostname=" + n.Name})
+		}
+		if report := judge(t, in); report.ExitCode != 0 || len(report.Findings) > 0 {
+			t.Errorf("exit code %d, findings %+v", report.ExitCode, report.Findings)
+		}
+	})
 }
 
 // paste runs the first command of a finding that changes something, as a person does who pastes it

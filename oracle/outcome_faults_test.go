@@ -54,7 +54,7 @@ func change(where string, changes ...func(*testhosts.Node) (testhosts.Undo, erro
 func sh(where, text string) []step { return []step{{where: where, script: text}} }
 
 // faults lists the faults to try.
-var faults = slices.Concat(commonFaults, addressFaults, loginFaults, installationFaults, variableFaults, networkFaults, jobFaults, unlistedFaults, freshFaults)
+var faults = slices.Concat(commonFaults, addressFaults, loginFaults, installationFaults, variableFaults, networkFaults, jobFaults, unlistedFaults, freshFaults, dockerFaults)
 
 var commonFaults = []planted{
 	{name: "none", trains: "pdsh openmpi mpich c10d static accelerate accelerate-pdsh"},

@@ -39,6 +39,10 @@
 #   icinga2-bin      for the example for Icinga 2
 #   python3-venv     pip, to install the wheel, Ansible, ReFrame and NVRx
 #
+# With the argument "docker", it installs what the tests with a Docker daemon need instead, 70 MB:
+#
+#   docker.io        the daemon, which each test host starts for itself
+#
 # With the argument "browser", it installs what `make browser-test` needs for the HTML
 # report instead. These packages are large, and nothing else needs them:
 #
@@ -73,6 +77,11 @@ needed() {
 		echo "/usr/bin/promtool prometheus"
 		echo "/usr/sbin/icinga2 icinga2-bin"
 		echo "$(set -- /usr/lib/python3*/ensurepip && echo "$1") python3-venv" # in a directory with the version in its name
+		return
+	fi
+	if [ "${1:-}" = docker ]; then
+		# Another Docker than Debian's also works, and apt would remove it.
+		command -v dockerd >/dev/null || echo "/usr/sbin/dockerd docker.io"
 		return
 	fi
 	if [ "${1:-}" = browser ]; then

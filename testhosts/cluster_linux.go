@@ -71,7 +71,8 @@ type Cluster struct {
 	Nodes []*Node `json:"nodes"` // w1 … wN, from 10.77.1.1
 
 	dir     string
-	sw      *Node // the switch, which contains the bridge
+	share   []string // see Options.Share; nil after Attach
+	sw      *Node    // the switch, which contains the bridge
 	waiting sync.WaitGroup
 }
 
@@ -132,7 +133,7 @@ func newCluster(options *Options) (*Cluster, error) {
 		}
 	}
 	c := &Cluster{
-		Name: options.Name, Slots: options.Slots, Slurm: options.Slurm, dir: filepath.Join(stateRoot, options.Name),
+		Name: options.Name, Slots: options.Slots, Slurm: options.Slurm, share: options.Share, dir: filepath.Join(stateRoot, options.Name),
 		Head: &Node{Name: options.Name + "-head", Address: "10.77.0.1"},
 	}
 	for i := range options.Nodes {

@@ -17,8 +17,11 @@ import (
 
 // HasDocker returns an error if this machine lacks the programs of StartDocker.
 func HasDocker() error {
-	for _, program := range []string{"/usr/sbin/dockerd", "/usr/bin/docker", "/usr/sbin/iptables"} {
-		if _, err := os.Stat(program); err != nil {
+	for _, program := range []string{"dockerd", "docker", "iptables"} {
+		if !slices.ContainsFunc(filepath.SplitList(standardPath), func(dir string) bool {
+			_, err := os.Stat(filepath.Join(dir, program))
+			return err == nil
+		}) {
 			return fmt.Errorf("%s is missing: run testhosts/apt.sh docker", program)
 		}
 	}
@@ -29,20 +32,20 @@ func HasDocker() error {
 // nodes share the hierarchies, so these cgroups outlive a cluster (see removeCgroups).
 const dockerCgroups = "preflight-testhosts"
 
-// StartDocker starts a Docker daemon on the node, with additional options of dockerd. The daemon,
-// its containers and its networks end with the node. The image of RunDocker contains no programs.
+// StartDocker starts a Docker daemon on the node, with the image of RunDocker, which contains no
+// programs. Undo ends the daemon and its containers. All of them also end with the node.
 //
 // dockerd keeps its files below /run, and every node has its own /run. Its containerd also creates
 // a directory in /opt.
-func (n *Node) StartDocker(options ...string) error {
-	if _, err := n.layer("/opt", func(string) error { return nil }); err != nil {
-		return err
+func (n *Node) StartDocker() (Undo, error) {
+	undo, err := n.layer("/opt", func(string) error { return nil })
+	if err != nil {
+		return nil, err
 	}
-	_, err := n.shell(`set -e
+	_, err = n.shell(`set -e
 mkdir -p /run/docker-data /run/docker-image
 dockerd --data-root /run/docker-data --exec-root /run/docker-exec --pidfile /run/docker.pid --host unix:///run/docker.sock \
-	--exec-opt native.cgroupdriver=cgroupfs --cgroup-parent '/` + filepath.Join(dockerCgroups, n.cluster.Name, n.Name) + `' \
-	` + strings.Join(options, " ") + ` >/var/log/dockerd.log 2>&1 </dev/null &
+	--exec-opt native.cgroupdriver=cgroupfs --cgroup-parent '/` + filepath.Join(dockerCgroups, n.cluster.Name, n.Name) + `' >/var/log/dockerd.log 2>&1 </dev/null &
 for i in $(seq 300); do
 	docker version >/dev/null 2>&1 && break
 	[ "$i" -lt 300 ] && kill -0 $! || { cat /var/log/dockerd.log; exit 1; }
@@ -53,26 +56,30 @@ mkdir -p usr etc root tmp run/sshd var/tmp var/log
 for name in bin sbin lib lib64; do ln -sfn usr/$name $name; done
 chmod 1777 tmp var/tmp
 printf 'root:x:0:0::/root:/bin/sh\nsshd:x:100:65534::/run/sshd:/usr/sbin/nologin\ntrain:x:1000:1000::/home/train:/bin/sh\n' >etc/passwd
+printf 'root:*:19000:0:99999:7:::\n' >etc/shadow
 printf 'root:x:0:\ntrain:x:1000:\nnogroup:x:65534:\n' >etc/group
 cp /etc/nsswitch.conf etc
 mkdir -p home/train
 chown 1000:1000 home/train
 tar -c . | docker import - train >/dev/null`)
-	return err
+	return func() error {
+		_, err := n.shell(`pid=$(cat /run/docker.pid); kill "$pid"; while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done`)
+		return errors.Join(err, undo())
+	}, err
 }
 
 // RunDocker starts a container of this name on the node, with additional options of docker run. It
-// has docker's defaults, and this machine's programs.
+// has docker's defaults, this machine's programs, and the directories that the nodes share.
 func (n *Node) RunDocker(name string, options ...string) (Undo, error) {
-	_, err := n.shell(`docker rm --force '` + name + `' >/dev/null 2>&1
-docker run --detach --name '` + name + `' --volume /usr:/usr:ro --volume /etc/alternatives:/etc/alternatives:ro ` + strings.Join(options, " ") + ` train sleep infinity`)
-	if err != nil {
-		return nil, err
+	for _, dir := range append([]string{"/usr:ro", "/etc/alternatives:ro"}, n.cluster.share...) {
+		path, _, _ := strings.Cut(dir, ":")
+		options = append(options, "--volume "+path+":"+dir)
 	}
+	_, err := n.shell("docker rm --force " + name + " >/dev/null 2>&1; docker run --detach --name " + name + " " + strings.Join(options, " ") + " train sleep infinity")
 	return func() error {
-		_, err := n.shell("docker rm --force '" + name + "'")
+		_, err := n.shell("docker rm --force " + name)
 		return err
-	}, nil
+	}, err
 }
 
 // removeCgroups removes the cgroups of a cluster's containers, which are empty because all
