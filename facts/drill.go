@@ -6,8 +6,8 @@ package facts
 // machine. A section is present only if its drill ran. No fact in these sections is compared across
 // nodes.
 
-// FullMesh is the largest number of nodes for which every node calls every other in the mesh drill.
-// Only then do the calls cover every pair; in larger fleets each node calls a sample of the others.
+// FullMesh is the largest number of nodes for which the mesh drill covers every pair, in both
+// directions. In larger fleets each node calls a sample of the others.
 const FullMesh = 128
 
 // SampledPeers is how many other nodes each node calls in a fleet of more than FullMesh nodes.
@@ -33,7 +33,8 @@ type Mesh struct {
 	// call a node that does not listen.
 	Error string `json:"error,omitempty" fact:"own"`
 	// Reached maps every node that answered correctly on the first port tried to the seconds from
-	// call to answer. This node itself is included.
+	// call to answer. This node itself is included. If the other node calls this one, it is enough
+	// that the other node accepts a connection.
 	Reached map[string]float64 `json:"reached" fact:"volatile" unit:"s"`
 	// Failed holds the failed call to every other node that was called.
 	Failed []Path `json:"failed,omitempty" fact:"own"`

@@ -32,24 +32,34 @@ func membersFor(n int) members {
 }
 
 func TestCallees(t *testing.T) {
-	for _, n := range []int{1, 2, facts.FullMesh, facts.FullMesh + 1, 1000} {
+	for _, n := range []int{1, 2, 3, 16, 63, facts.FullMesh, facts.FullMesh + 1, 1000} {
 		r := run{members: membersFor(n)}
-		callees := r.callees()
+		calls, knocks := r.callees()
+		want := 1 + n/2
+		if n > facts.FullMesh {
+			want = 1 + facts.SampledPeers
+		}
 		calledBy := make([]int, n)
-		for i, called := range callees {
-			want := n
-			if n > facts.FullMesh {
-				want = 1 + facts.SampledPeers
-			}
-			if len(called) != want || !slices.Contains(called, i) || !slices.Contains(called, (i+1)%n) {
-				t.Errorf("of %d: node %d calls %v, want %d with itself and the next", n, i, called, want)
+		for i, called := range calls {
+			if len(called) != want || called[0] != i {
+				t.Errorf("of %d: node %d calls %v, want %d with itself first", n, i, called, want)
 			}
 			for _, j := range called {
 				calledBy[j]++
 			}
+			for _, j := range knocks[i] {
+				if !slices.Contains(calls[j], i) {
+					t.Errorf("of %d: node %d only knocks at %d, which does not call it", n, i, j)
+				}
+			}
+			tried := slices.Concat(called, knocks[i])
+			slices.Sort(tried)
+			if tried = slices.Compact(tried); len(tried) != len(called)+len(knocks[i]) || n <= facts.FullMesh && len(tried) != n {
+				t.Errorf("of %d: node %d calls %v and knocks at %v, want everybody once", n, i, called, knocks[i])
+			}
 		}
-		if least := slices.Min(calledBy); least < min(n, 2) {
-			t.Errorf("of %d: a node is called by %d, want at least itself and the one before", n, least)
+		if slices.Min(calledBy) != want || slices.Max(calledBy) != want {
+			t.Errorf("of %d: nodes are called by %d to %d, want %d", n, slices.Min(calledBy), slices.Max(calledBy), want)
 		}
 	}
 }
@@ -161,7 +171,7 @@ func TestPlannedAddressesAreNotShared(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("unfit (-want +got):\n%s", diff)
 	}
-	if peers := r.peers(plan, all); len(peers) != 1 || peers[0].Address != "10.0.0.3" {
+	if peers := r.peers(plan, []int{0, 1, 2}); len(peers) != 1 || peers[0].Address != "10.0.0.3" {
 		t.Errorf("to be called: %+v, want only 10.0.0.3", peers)
 	}
 }

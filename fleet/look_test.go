@@ -353,3 +353,46 @@ func TestALookKeepsNothingOfTheOneBefore(t *testing.T) {
 		t.Errorf("kept: %+v, missing %v", fleet.Head.Rehearsal, fleet.Head.Missing)
 	}
 }
+
+// TestCallsBack checks which calls each pair makes. One of the two calls and the other knocks. The
+// knocks become calls only if a call failed after it had connected, because a knock cannot see that.
+func TestCallsBack(t *testing.T) {
+	const n = 5
+	for outcome, isSeenByKnock := range map[facts.PathOutcome]bool{"": true, facts.PathDropped: true, facts.PathSilent: false, facts.PathBlackhole: false} {
+		m := mocked(n)
+		m.open(1, 2, 3, 4, 5)
+		called := map[string]int{} // "w1 calls w2", "w1 knocks w2"
+		for _, node := range m.nodes {
+			node["mesh"] = answersTo(func(calls mesh.Calls) any {
+				result := facts.Mesh{Reached: map[string]float64{}}
+				for _, peer := range calls.Peers {
+					verb := map[bool]string{false: " calls ", true: " knocks "}[peer.Knock]
+					called[calls.Node+verb+peer.Name]++
+					if peer.Name == "w3" && calls.Node != "w3" && outcome != "" && (!peer.Knock || isSeenByKnock) {
+						result.Failed = append(result.Failed, facts.Path{Peer: peer.Name, Outcome: outcome})
+					} else {
+						result.Reached[peer.Name] = 0.001
+					}
+				}
+				return result
+			}, m)
+		}
+		seen, _ := Look(t.Context(), m.job(t, 20*time.Second, func(string) {}))
+		for _, node := range seen.Nodes {
+			fails := outcome != "" && node.Name != "w3"
+			if node.Mesh == nil || len(node.Mesh.Reached)+len(node.Mesh.Failed) != n || fails != (len(node.Mesh.Failed) == 1) {
+				t.Errorf("%q: %s has %+v, want every node once, and w3 failed: %t", outcome, node.Name, node.Mesh, fails)
+			}
+			for _, peer := range seen.Nodes {
+				if peer.Name == node.Name {
+					continue
+				}
+				calls, knocks := called[node.Name+" calls "+peer.Name], called[node.Name+" knocks "+peer.Name]
+				back := called[peer.Name+" calls "+node.Name]
+				if isSeenByKnock && (calls+knocks != 1 || calls+back != 1) || !isSeenByKnock && (calls != 1 || knocks > 1) {
+					t.Errorf("%q: %s calls %s %d times and knocks %d times, and is called back %d times", outcome, node.Name, peer.Name, calls, knocks, back)
+				}
+			}
+		}
+	}
+}

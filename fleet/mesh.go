@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -68,10 +69,10 @@ func addressPlans() []*addressPlan {
 // only advises addresses that it has tried.
 func (r *run) mesh(ctx context.Context, d Drill) {
 	plans := r.listen(ctx)
-	callees := r.callees()
+	calls, knocks := r.callees()
 	var all sync.WaitGroup
 	for _, plan := range plans {
-		all.Go(func() { r.call(ctx, plan, callees, d) })
+		all.Go(func() { r.call(ctx, plan, calls, knocks, d) })
 	}
 	all.Wait()
 }
@@ -169,26 +170,41 @@ func (p *place) listens(answer []mesh.Listening, err error) {
 	}
 }
 
-// callees returns the positions of the members that each member calls. Each calls all members, or a
-// sample of them in a large fleet.
-func (r *run) callees() [][]int {
+// callees returns the positions of the members that each member calls. In a large fleet these are a
+// sample. Otherwise one of each pair calls the other, and the other knocks (see mesh.Peer), so that
+// a fault in a single direction is seen.
+func (r *run) callees() (calls, knocks [][]int) {
 	n := len(r.members)
 	if n > facts.FullMesh {
-		return sample(n, rand.Uint64())
+		return sample(n, rand.Uint64()), make([][]int, n)
 	}
-	callees := make([][]int, n)
-	everybody := make([]int, n)
-	for i := range everybody {
-		everybody[i] = i
-	}
-	for i := range callees {
-		callees[i] = everybody
-	}
-	return callees
+	return once(n, rand.Uint64())
 }
 
-// call makes every member call its callees at the addresses of one plan.
-func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Drill) {
+// call makes every member call its callees at the addresses of one plan, and knock at the others. A
+// knock does not show who answers, or whether it answers. So if a call failed after it had
+// connected, the members call where they had only knocked.
+func (r *run) call(ctx context.Context, plan *addressPlan, calls, knocks [][]int, d Drill) {
+	seen := make([]facts.Mesh, len(r.members))
+	r.callAll(ctx, plan, calls, knocks, d, seen)
+	deceived := func(mesh facts.Mesh) bool { return slices.ContainsFunc(mesh.Failed, afterConnecting) }
+	if slices.ContainsFunc(knocks, func(some []int) bool { return len(some) > 0 }) && slices.ContainsFunc(seen, deceived) {
+		r.callAll(ctx, plan, knocks, make([][]int, len(knocks)), d, seen)
+	}
+}
+
+// afterConnecting reports whether a call failed although its connection was established.
+func afterConnecting(path facts.Path) bool {
+	switch path.Outcome {
+	case facts.PathReset, facts.PathSilent, facts.PathStranger, facts.PathMisdirected, facts.PathBlackhole:
+		return true
+	}
+	return false
+}
+
+// callAll makes every member call and knock once. It replaces earlier results about the same peers
+// in seen.
+func (r *run) callAll(ctx context.Context, plan *addressPlan, calls, knocks [][]int, d Drill, seen []facts.Mesh) {
 	w := hostsys.BeginWait()
 	r.each(ctx, plan.phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		at := plan.places[m]
@@ -196,14 +212,37 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 			m.miss(plan.section, "%s", at.unknown)
 			return nil
 		}
-		var called members
-		for _, i := range callees[m.position] {
-			called = append(called, r.members[i])
+		peers := r.peers(plan, calls[m.position])
+		for _, peer := range r.peers(plan, knocks[m.position]) {
+			peer.Knock = true
+			peers = append(peers, peer)
 		}
-		seen, err := r.callFrom(ctx, w, m, at, mesh.Calls{Peers: r.peers(plan, called), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit})
-		learn(m, plan.into(m), plan.section, seen, err)
+		found, err := r.callFrom(ctx, w, m, at, mesh.Calls{Peers: peers, AllPorts: len(r.members) <= allPorts, Deadline: d.Limit})
+		seen[m.position] = r.update(seen[m.position], found)
+		*plan.into(m) = nil // if the later calls did not end, the earlier ones do not count either
+		learn(m, plan.into(m), plan.section, seen[m.position], err)
 		return err
 	})
+}
+
+// update returns a member's earlier results, with later results about some of the peers.
+func (r *run) update(earlier, later facts.Mesh) facts.Mesh {
+	for _, path := range later.Failed {
+		delete(earlier.Reached, path.Peer)
+	}
+	for _, path := range earlier.Failed {
+		isLater := slices.ContainsFunc(later.Failed, func(p facts.Path) bool { return p.Peer == path.Peer })
+		if _, reached := later.Reached[path.Peer]; !reached && !isLater {
+			later.Failed = append(later.Failed, path)
+		}
+	}
+	slices.SortFunc(later.Failed, func(a, b facts.Path) int { return cmp.Compare(r.members.index(a.Peer), r.members.index(b.Peer)) })
+	if later.Reached != nil {
+		maps.Copy(later.Reached, earlier.Reached)
+	}
+	later.MSS = cmp.Or(min(earlier.MSS, later.MSS), earlier.MSS, later.MSS)
+	later.Overflows += earlier.Overflows
+	return later
 }
 
 // callFrom makes a member call others from the place where it listens, and returns the results. If
@@ -231,10 +270,11 @@ func (r *run) excuse(failed []facts.Path, caller *member, w hostsys.Wait) {
 	}
 }
 
-// peers returns the peers among some members: those that a plan lets others call.
-func (r *run) peers(plan *addressPlan, some members) []mesh.Peer {
+// peers returns the peers among the members at some positions: those that a plan lets others call.
+func (r *run) peers(plan *addressPlan, some []int) []mesh.Peer {
 	peers := make([]mesh.Peer, 0, len(some))
-	for _, m := range some {
+	for _, i := range some {
+		m := r.members[i]
 		at := plan.places[m]
 		if at.unfit != "" {
 			continue
@@ -287,7 +327,7 @@ func (r *run) throughput(ctx context.Context, d Drill) {
 			m.miss(d.Section, "%s", cmp.Or(plan.places[m].unfit, "no other node listens"))
 			return nil
 		}
-		next := r.peers(plan, members{ring[(at+1)%len(ring)]})[0]
+		next := r.peers(plan, []int{ring[(at+1)%len(ring)].position})[0]
 		seen, err := agent.Send.Ask(ctx, m.agent, agent.Sending{Token: r.token, Node: m.Name, To: next, For: r.Throughput})
 		seen.Peer, seen.Interface = next.Name, cmp.Or(seen.Interface, plan.places[m].choice.Interface)
 		learn(m, &m.Throughput, d.Section, seen, err)

@@ -73,7 +73,7 @@ func (r *run) railCallees() [][]int {
 	if len(r.members) > facts.RailCallers {
 		return sample(len(r.members), rand.Uint64())
 	}
-	return r.callees()
+	return everybody(len(r.members))
 }
 
 func addresses(ends []end) (all []nccl.RailAddress) {
@@ -127,10 +127,10 @@ type railCalls struct {
 // rails to call.
 func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to func(peer []end, turn int) int) (facts.Mesh, error) {
 	plan := &addressPlan{places: map[*member]*place{}}
-	var called members
+	var called []int
 	for turn, i := range callees {
 		if at := to(ends[i], turn); i != c.caller.position && at >= 0 {
-			called = append(called, c.members[i])
+			called = append(called, i)
 			plan.places[c.members[i]] = ends[i][at].place
 		}
 	}

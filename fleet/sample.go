@@ -28,6 +28,39 @@ func lookups(n, i, share int) (places []int) {
 	return slices.Compact(places)
 }
 
+// everybody returns all n nodes as those that each node calls, by position.
+func everybody(n int) [][]int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return slices.Repeat([][]int{all}, n)
+}
+
+// once returns the nodes that each of n nodes calls, by position: one of each pair calls the other,
+// and each node also calls itself. knocks has the nodes that call it.
+//
+// All nodes call at the same distances in the hostfile, and for each distance the direction is
+// random. So all nodes make and receive the same number of calls. Two nodes opposite each other
+// both call.
+func once(n int, seed uint64) (calls, knocks [][]int) {
+	random := rand.New(rand.NewPCG(seed, uint64(n)))
+	calls, knocks = make([][]int, n), make([][]int, n)
+	for far := range n/2 + 1 {
+		ahead, back := far, n-far
+		if random.IntN(2) == 0 {
+			ahead, back = back, ahead
+		}
+		for i := range n {
+			calls[i] = append(calls[i], (i+ahead)%n)
+			if ahead%n != back%n {
+				knocks[i] = append(knocks[i], (i+back)%n)
+			}
+		}
+	}
+	return calls, knocks
+}
+
 // sample returns the nodes that each of n nodes calls, by position. It is for a fleet that is too
 // large for calls between all pairs. Each node calls itself, the next node in the hostfile (to
 // which NCCL's ring leads), and the next node in several random orders of all nodes.

@@ -24,7 +24,7 @@ import (
 type call struct {
 	reach *reach
 	path  facts.Path // what is known so far; without an outcome, the path is good
-	knock bool       // the call only connects, to the ssh port
+	knock bool       // the call only connects
 	young bool       // the call has waited for less than callPatience
 	// doubted is the call that this call repeats step by step. second is the call that repeats this
 	// call.
@@ -132,7 +132,7 @@ func (c *call) ready(calls *calling, events uint32) {
 			return
 		}
 		if c.knock {
-			c.connected = true
+			c.opens()
 			calls.finish(c, nil)
 			return
 		}
@@ -166,6 +166,11 @@ func (c *call) ready(calls *calling, events uint32) {
 			return // there was no more data; another event will follow
 		}
 	}
+}
+
+// opens stores the result of a knock whose connection is established.
+func (c *call) opens() {
+	c.connected, c.path.Seconds = true, time.Since(c.began).Seconds()
 }
 
 // speak sends everything at once or, step by step, only the hello. If the connection is not

@@ -91,7 +91,7 @@ func (c *calling) begin(at, turn int) {
 	c.reaches[at] = r
 	for i := range peer.Ports {
 		if i == 0 || c.AllPorts {
-			c.start(&call{reach: r, young: true}, r.port(i))
+			c.start(&call{reach: r, young: true, knock: peer.Knock}, r.port(i))
 		}
 	}
 }
@@ -109,8 +109,14 @@ func (c *calling) start(call *call, port int) {
 		c.young++
 	}
 	err := call.dial(&c.Calls, to.Address, port)
-	if err == nil && !call.knock {
+	switch {
+	case err != nil:
+	case !call.knock:
 		err = call.speak(c)
+	case isConnected(call.fd):
+		call.opens()
+		c.finish(call, nil)
+		return
 	}
 	if err == nil {
 		awaited := uint32(comesOrGoes)
@@ -153,7 +159,7 @@ func (c *calling) finish(call *call, err error) {
 		return
 	}
 	r := call.reach
-	if call.knock {
+	if call.path.Port == r.peer.Control {
 		if open := err == nil; call.path.Outcome != facts.PathBroken && call.path.Outcome != facts.PathUntried { // calls with these outcomes show nothing about the port
 			r.control = &open
 		}
@@ -170,7 +176,7 @@ func (c *calling) widen(r *reach) {
 	r.widened = true
 	for i := range r.peer.Ports {
 		if i > 0 && !c.AllPorts {
-			c.start(&call{reach: r, young: true}, r.port(i))
+			c.start(&call{reach: r, young: true, knock: r.peer.Knock}, r.port(i))
 		}
 	}
 	if r.peer.Control != 0 {
@@ -225,7 +231,7 @@ func (c *calling) mesh() facts.Mesh {
 			continue
 		}
 		mesh.Reached[path.Peer] = path.Seconds
-		if path.Peer != c.Node && (mesh.MSS == 0 || path.MSS < mesh.MSS) {
+		if path.Peer != c.Node && path.MSS != 0 && (mesh.MSS == 0 || path.MSS < mesh.MSS) {
 			mesh.MSS = path.MSS
 		}
 	}

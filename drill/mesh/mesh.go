@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mesh makes nodes call each other on the addresses and ports that a launch will use, with
-// full packets, in both directions. It distinguishes failed calls as far as the caller can. A call
+// Package mesh makes nodes call each other on the addresses and ports that a launch will use. A call
+// sends full packets in both directions, so one call for each pair is enough if the other node only
+// connects ([Peer].Knock). It distinguishes failed calls as far as the caller can. A call
 // may be refused, dropped, or prohibited by a router or by the caller's routing table. It may be
 // accepted and not answered, answered by another program, or answered until a packet is full.
 //
@@ -85,6 +86,10 @@ type Peer struct {
 	Address string `json:"address"` // an IP address, with a zone if it needs one
 	Ports   []int  `json:"ports"`   // ports on which the peer listens
 	Control int    `json:"control"` // the peer's ssh port, 0 if unknown
+	// Knock makes the node only connect to the peer and send nothing. This shows whether connections
+	// in this direction work, and costs a third of a call. It is enough if the peer calls this node,
+	// because a call sends full packets in both directions.
+	Knock bool `json:"knock,omitempty"`
 }
 
 // Calls describes the calls that one node must make.

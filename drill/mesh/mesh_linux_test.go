@@ -304,16 +304,45 @@ func TestOtherPorts(t *testing.T) {
 		{"all shut, all called", shut, ssh, true, &facts.Path{Port: shut[0], Shut: []int{shut[1], shut[2]}, Control: &yes}},
 	}
 	for _, tt := range tests {
-		peer := Peer{Name: "w2", Address: "127.0.0.1", Ports: tt.ports, Control: tt.control}
-		mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{peer}, AllPorts: tt.allPorts}.Run(t.Context())
-		var want []facts.Path
-		if tt.want != nil {
-			tt.want.Peer, tt.want.To, tt.want.Outcome, tt.want.Error = "w2", "127.0.0.1", facts.PathRefused, "connection refused"
-			want = append(want, *tt.want)
+		for _, knock := range []bool{false, true} {
+			peer := Peer{Name: "w2", Address: "127.0.0.1", Ports: tt.ports, Control: tt.control, Knock: knock}
+			mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{peer}, AllPorts: tt.allPorts}.Run(t.Context())
+			var want []facts.Path
+			if tt.want != nil {
+				tt.want.Peer, tt.want.To, tt.want.Outcome, tt.want.Error = "w2", "127.0.0.1", facts.PathRefused, "connection refused"
+				want = append(want, *tt.want)
+			}
+			if diff := cmp.Diff(want, mesh.Failed, cmpopts.IgnoreFields(facts.Path{}, "Seconds")); diff != "" {
+				t.Errorf("%s, knock %t (-want +got):\n%s", tt.name, knock, diff)
+			}
 		}
-		if diff := cmp.Diff(want, mesh.Failed, cmpopts.IgnoreFields(facts.Path{}, "Seconds")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+	}
+}
+
+// TestKnock checks that a knock only connects: it sends nothing, and the listener that it leaves is
+// ready for calls.
+func TestKnock(t *testing.T) {
+	var got atomic.Int64
+	silent := somebody(t, func(conn *net.TCPConn) {
+		n, _ := io.Copy(io.Discard, conn)
+		got.Add(n)
+	})
+	peers := []Peer{
+		listens(t, "w1", "127.0.0.2"), listens(t, "w2", "127.0.0.3"),
+		{Name: "w3", Address: "127.0.0.1", Ports: []int{silent}, Knock: true},
+	}
+	for _, knock := range []bool{true, false} {
+		peers[1].Knock = knock
+		mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: peers}.Run(t.Context())
+		if len(mesh.Reached) != 3 || mesh.Reached["w2"] <= 0 || mesh.Reached["w3"] <= 0 {
+			t.Errorf("knock at w2 %t: %+v, want every node reached", knock, mesh)
 		}
+		if hasMSS := mesh.MSS != 0; hasMSS == knock {
+			t.Errorf("knock at w2 %t: a segment has %d bytes, known only from calls to others", knock, mesh.MSS)
+		}
+	}
+	if got.Load() != 0 {
+		t.Errorf("knocks sent %d bytes", got.Load())
 	}
 }
 

@@ -42,6 +42,13 @@ func bindTo(fd int, name string) error {
 	return os.NewSyscallError("bind to "+name, unix.BindToDevice(fd, name))
 }
 
+// isConnected reports whether the connection of a socket is established. If the peer is near, that
+// is so when connect returns.
+func isConnected(fd int) bool {
+	_, err := unix.Getpeername(fd)
+	return err == nil
+}
+
 // segment returns a connection's current maximum segment size in bytes.
 func segment(fd int) int {
 	mss, _ := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
