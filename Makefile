@@ -1,7 +1,7 @@
 # `make demo` runs preflight on a cluster of test hosts, and `make test` runs all tests. Both
 # do all their own set-up.
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION ?= $(shell sh packaging/version.sh)
 LDFLAGS  = -s -w -X main.Version=$(VERSION)
 # All files that the binary depends on, except what was built or downloaded.
 SOURCES  = $(shell find . '(' -path ./.git -o -path ./bin -o -path ./dist ')' -prune -o '(' -name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name '*.sh' -o -path './explain/*.yaml' -o -path './checks/*.md' -o -path './checks/*.yaml' -o -name '*.tmpl' -o -name demo.json ')' -print) go.mod go.sum
@@ -29,7 +29,7 @@ N       ?= 4
 FUZZTIME ?= 10000x
 ORACLE  ?= .
 
-.PHONY: build cross release release-check image nocgo demo test browser-test race lint docs site score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-docker setup-browser clean
+.PHONY: build cross deb rpm wheel archive gpu release release-check image nocgo demo test browser-test race lint docs site score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-docker setup-browser clean
 
 build: $(BIN)/preflight
 
@@ -46,6 +46,18 @@ bin/cluster: $(SOURCES)
 cross:
 	sh cmd/agent/build.sh $(BIN)/agents $(sort $(ARCHES) $(if $(filter linux,$(HOST)),$(word 2,$(HOST))))
 	$(call preflight,$(BIN)/preflight,$(HOST))
+
+# `make deb`, `make rpm`, `make wheel` and `make archive` write one package to dist, for this machine
+# and for nodes of the same architecture (Linux).
+deb rpm wheel archive: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+deb rpm wheel archive:
+	$(if $(filter rpm,$@),@sh testhosts/apt.sh rpm)
+	rm -rf dist/here
+	mkdir -p dist/here
+	sh cmd/agent/build.sh $(BIN)/agents $(word 2,$(HOST))
+	@$(call preflight,dist/here/$(subst $() ,-,preflight $(HOST)),$(HOST))
+	sh packaging/package.sh dist/here $(VERSION) -only $@ $(word 2,$(HOST))
+	@rm dist/here/$(subst $() ,-,preflight $(HOST)) && mv -v dist/here/* dist/ && rmdir dist/here
 
 SBOM = go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packs finished binaries with the manual, completions and examples:
 #
-#   sh packaging/package.sh DIST VERSION ARCH…
+#   sh packaging/package.sh DIST VERSION [-only archive|deb|rpm|wheel] ARCH…
 #
 # DIST contains preflight-linux-ARCH and preflight-darwin-ARCH. The script adds
 # preflight-VERSION-{linux,darwin}-ARCH.tar.gz, preflight_VERSION_ARCH.deb,
@@ -20,6 +20,11 @@ version=$2
 # Nobody reads mail at this address. Set MAINTAINER if you give packages to others.
 maintainer=${MAINTAINER:-preflight developers <preflight@example.org>}
 shift 2
+only=
+if [ "$1" = -only ]; then
+	only=$2
+	shift 2
+fi
 cd "$(dirname "$0")/.."
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
@@ -159,10 +164,25 @@ sh packaging/notices.sh >"$tree/notices/THIRD-PARTY.txt"
 "$here" completion fish >"$tree/completions/preflight.fish"
 "$here" completion powershell >"$tree/completions/preflight.ps1"
 
+# pack KIND PROGRAM ARCH makes a package if it is wanted and the program that makes it is installed.
+pack() {
+	[ "${only:-$1}" = "$1" ] || return 0
+	if command -v "$2" >/dev/null; then
+		"$1" "$3"
+	elif [ -n "$only" ]; then
+		echo "package.sh: $2 not found: install it to make a .$1 package" >&2
+		exit 1
+	else
+		echo "NOT RUN: the .$1 package for $3, because there is no $2" >&2
+	fi
+}
+
 for arch in "$@"; do
-	archive linux "$arch"
-	[ ! -e "$dist/preflight-darwin-$arch" ] || archive darwin "$arch"
-	if command -v dpkg-deb >/dev/null; then deb "$arch"; else echo "NOT RUN: the .deb package for $arch, because there is no dpkg-deb" >&2; fi
-	if command -v rpmbuild >/dev/null; then rpm "$arch"; else echo "NOT RUN: the .rpm package for $arch, because there is no rpmbuild" >&2; fi
+	if [ "${only:-archive}" = archive ]; then
+		archive linux "$arch"
+		[ ! -e "$dist/preflight-darwin-$arch" ] || archive darwin "$arch"
+	fi
+	pack deb dpkg-deb "$arch"
+	pack rpm rpmbuild "$arch"
 done
-go run ./packaging/wheel -version "$version" -dist "$dist" LICENSE NOTICE "$tree/notices/THIRD-PARTY.txt"
+[ "${only:-wheel}" != wheel ] || go run ./packaging/wheel -version "$version" -dist "$dist" LICENSE NOTICE "$tree/notices/THIRD-PARTY.txt"

@@ -349,7 +349,7 @@ func rpm(t *testing.T, path string) {
 // TestShellcheck runs shellcheck on the scripts that build and install.
 func TestShellcheck(t *testing.T) {
 	needs(t, "shellcheck")
-	output(t, "shellcheck", "package.sh", "../portable/cc.sh", "../portable/roots.sh", "../cmd/agent/build.sh", "../testhosts/apt.sh", "../docs/site.sh", "../examples/testdata/consumers.sh")
+	output(t, "shellcheck", "package.sh", "version.sh", "../portable/cc.sh", "../portable/roots.sh", "../cmd/agent/build.sh", "../testhosts/apt.sh", "../docs/site.sh", "../examples/testdata/consumers.sh")
 }
 
 // TestVersionsOrder tests that a package of a later release replaces one of an earlier release.
@@ -362,7 +362,7 @@ func TestVersionsOrder(t *testing.T) {
 	from := bytes.Index(script, []byte("package_version() {"))
 	function := string(script[from : from+bytes.Index(script[from:], []byte("\n}"))+2])
 	var versions []string
-	for _, release := range []string{"9861e20", "9861e20-dirty", "v0.9.0", "v1.0.0-alpha", "v1.0.0-alpha.2", "v1.0.0-alpha.10", "v1.0.0-beta1",
+	for _, release := range []string{"9861e20", "9861e20-dirty", "v0.1.0-dev-1234-gabcdef0", "v0.1.0", "v0.9.0", "v1.0.0-alpha", "v1.0.0-alpha.2", "v1.0.0-alpha.10", "v1.0.0-beta1",
 		"v1.0.0-beta1-dirty", "v1.0.0-rc1", "v1.0.0-rc1-2-gabcdef0", "v1.0.0-rc1-12-gabcdef0", "v1.0.0-rc1-12-gabcdef0-dirty", "v1.0.0-rc2", "v1.0.0-rc-3", "v1.0.0",
 		"v1.0.0-3-gabcdef0", "v1.0.0-3-gabcdef0-dirty", "v1.0.1"} {
 		versions = append(versions, strings.TrimSpace(output(t, "sh", "-c", "SOURCE_DATE_EPOCH="+commit+" version=$0\n"+function+"\npackage_version", release)))

@@ -31,6 +31,8 @@
 #   qemu-user-static runs the binaries of the other architecture on this machine
 #   rpm              rpmbuild, which makes the .rpm packages
 #
+# With the argument "rpm", it installs only rpm, for `make rpm`.
+#
 # With the argument "consumers", it installs the large programs with which
 # `make release-check` tests our packages and examples instead:
 #
@@ -54,6 +56,10 @@ set -eu
 
 # needed prints one line per package: a file that it installs, and its name.
 needed() {
+	if [ "${1:-}" = rpm ]; then
+		echo "/usr/bin/rpmbuild rpm"
+		return
+	fi
 	if [ "${1:-}" = release ]; then
 		echo "/usr/bin/cc gcc"
 		echo "/usr/include/stdio.h libc6-dev"

@@ -12,6 +12,7 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"compress/flate"
 	"crypto/sha256"
 	"encoding/base64"
@@ -132,7 +133,7 @@ works for deepspeed, torchrun and accelerate. The wheel contains one program and
 
 // described matches the output of git describe: a tag, the number of commits since, the last
 // commit, and -dirty.
-var described = regexp.MustCompile(`^v(\d+(?:\.\d+)*)(?:-(a|alpha|b|beta|rc)\.?(\d+))?(?:-(\d+)-(g[0-9a-f]+))?(-dirty)?$`)
+var described = regexp.MustCompile(`^v(\d+(?:\.\d+)*)(?:-(a|alpha|b|beta|rc|dev)\.?(\d*))?(?:-(\d+)-(g[0-9a-f]+))?(-dirty)?$`)
 
 // notLocal matches what PEP 440 does not allow in a local version.
 var notLocal = regexp.MustCompile(`[^a-z0-9]+`)
@@ -145,7 +146,10 @@ func pythonVersion(release string) string {
 		return "0+" + notLocal.ReplaceAllString(release, ".")
 	}
 	version, local := at[1], at[5]
-	if at[2] != "" {
+	if at[2] == "dev" { // commits before the first tag
+		version += ".dev" + cmp.Or(at[3], at[4], "0")
+		at[4] = ""
+	} else if at[2] != "" {
 		version += map[byte]string{'a': "a", 'b': "b", 'r': "rc"}[at[2][0]] + at[3]
 	}
 	if at[4] != "" {

@@ -13,6 +13,8 @@ func TestPythonVersion(t *testing.T) {
 		"v1.2.0-rc1-5-gabcdef0":   "1.2.0rc1.post5+gabcdef0",
 		"v1.2.0-5-gabcdef0-dirty": "1.2.0.post5+gabcdef0.dirty",
 		"v1.2.0-dirty":            "1.2.0+dirty",
+		"v0.1.0-dev-5-gabcdef0":   "0.1.0.dev5+gabcdef0",
+		"v0.1.0-dev":              "0.1.0.dev0",
 		"7d1250ea":                "0+7d1250ea",
 		"7d1250ea-dirty":          "0+7d1250ea.dirty",
 	} {
