@@ -89,14 +89,6 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// script writes a program.
-func script(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // page is one of docs/.
 func page(t *testing.T, name string) string {
 	t.Helper()

@@ -349,7 +349,7 @@ func rpm(t *testing.T, path string) {
 // TestShellcheck runs shellcheck on the scripts that build and install.
 func TestShellcheck(t *testing.T) {
 	needs(t, "shellcheck")
-	output(t, "shellcheck", "package.sh", "version.sh", "../portable/cc.sh", "../portable/roots.sh", "../cmd/agent/build.sh", "../testhosts/apt.sh", "../docs/site.sh", "../examples/testdata/consumers.sh")
+	output(t, "shellcheck", "package.sh", "notes.sh", "version.sh", "../portable/cc.sh", "../portable/roots.sh", "../cmd/agent/build.sh", "../testhosts/apt.sh", "../docs/site.sh", "../examples/testdata/consumers.sh")
 }
 
 // TestVersionsOrder tests that a package of a later release replaces one of an earlier release.
