@@ -59,6 +59,18 @@ deb rpm wheel archive:
 	sh packaging/package.sh dist/here $(VERSION) -only $@ $(word 2,$(HOST))
 	@rm dist/here/$(subst $() ,-,preflight $(HOST)) && mv -v dist/here/* dist/ && rmdir dist/here
 
+# Packs a test of preflight on one real NVIDIA GPU, for a bare machine with Python and torch:
+# unpack it there and run `sh run.sh`. It needs no network, no sshd and no Go.
+GPU = dist/preflight-gpu-$(subst $() ,-,$(HOST))
+gpu: build
+	rm -rf $(GPU)
+	mkdir -p $(GPU)
+	CGO_ENABLED=0 go test -c -trimpath -tags $(TAGS) -ldflags '-s -w' -o $(GPU)/gpu.test ./e2e/gpu
+	cp $(BIN)/preflight e2e/gpu/rank.py e2e/gpu/run.sh $(GPU)
+	cp $(BIN)/agents/linux-$(word 2,$(HOST)) $(GPU)/agent
+	tar -C $(dir $(GPU)) -czf $(GPU).tar.gz $(notdir $(GPU))
+	@rm -r $(GPU) && ls -l $(GPU).tar.gz
+
 SBOM = go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
 # Builds the agents, for the glibc of RHEL 8 and Ubuntu 20.04, and for each system a preflight
