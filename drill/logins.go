@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,13 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.Deadline)
 	defer cancel()
+	options := l.options()
+	settingsFor := func(peer string) sshSettings { return askSSH(ctx, ssh, append(options, "--", peer)...) }
+	if len(l.Peers) > 1 {
+		if first := settingsFor(l.Peers[0]); first.areShared("kexalgorithms", "stricthostkeychecking", "userknownhostsfile") {
+			settingsFor = func(string) sshSettings { return first }
+		}
+	}
 	tries := make([]try, len(l.Peers))
 	places := make(chan struct{}, loginsAtOnce)
 	var all sync.WaitGroup
@@ -53,7 +61,9 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 		all.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			tries[i] = l.logIn(ctx, ssh, peer)
+			// If ssh cannot tell its settings, the login will report why.
+			settings := settingsFor(peer)
+			tries[i] = logIn(ctx, ssh, slices.Concat(options, settings.unwritten(), settings.quickExchange(), []string{"--", peer, "true"}), peer)
 		})
 	}
 	all.Wait()
@@ -78,8 +88,7 @@ type try struct {
 // logIn makes ssh log in once. If preflight ends ssh at the time limit, the result says nothing
 // about the peer. It does say something if ssh printed an error before, or had enough time to give
 // up by itself. On a busy machine a missing answer proves nothing either.
-func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
-	args := append(l.options(ctx, ssh, peer), "--", peer, "true")
+func logIn(ctx context.Context, ssh string, args []string, peer string) try {
 	w := hostsys.BeginWait()
 	_, complaint, err := inEnglish(ssh, args...).Run(ctx)
 	took := w.Took()
@@ -105,7 +114,7 @@ func inEnglish(path string, args ...string) hostsys.Child {
 // options returns options that keep ssh from prompting and from reusing or leaving a shared
 // connection. They also keep it from forwarding what the user's configuration forwards, and from
 // writing files.
-func (l Logins) options(ctx context.Context, ssh, peer string) []string {
+func (l Logins) options() []string {
 	options := []string{
 		"-n", "-T", "-x", "-a",
 		"-o", "BatchMode=yes", "-o", "NumberOfPasswordPrompts=0",
@@ -117,30 +126,7 @@ func (l Logins) options(ctx context.Context, ssh, peer string) []string {
 	if l.Port != 0 {
 		options = append(options, "-p", strconv.Itoa(l.Port))
 	}
-	// These are ssh's settings for this peer. If the command fails, the login will report why.
-	settings, _, _ := inEnglish(ssh, append(append([]string{"-G"}, options...), "--", peer)...).Run(ctx)
-	return append(options, unwritten(settings)...)
-}
-
-// unwritten returns options with which ssh checks a host key as its settings say, but stores no
-// key. settings is the output of `ssh -G`. Without these options, ssh writes to the first of the
-// user's files.
-func unwritten(settings string) []string {
-	var files string
-	var accepts bool
-	for line := range strings.Lines(settings) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch name {
-		case "userknownhostsfile":
-			files = value
-		case "stricthostkeychecking":
-			accepts = value == "false" || value == "off" || value == "accept-new"
-		}
-	}
-	if !accepts {
-		return nil // without a terminal, ssh refuses unknown keys
-	}
-	return []string{"-o", "UserKnownHostsFile=" + os.DevNull + " " + files}
+	return slices.Clip(options)
 }
 
 // loginCauses maps ssh's messages to causes. The first match counts. The messages are from OpenSSH

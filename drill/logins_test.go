@@ -59,29 +59,6 @@ func TestLoginCause(t *testing.T) {
 	}
 }
 
-// TestUnwritten checks that options are added only for an ssh that would accept an unknown key.
-// Such an ssh must not store the key.
-func TestUnwritten(t *testing.T) {
-	const files = "userknownhostsfile /root/.ssh/known_hosts /etc/other\n"
-	devNull := []string{"-o", "UserKnownHostsFile=/dev/null /root/.ssh/known_hosts /etc/other"}
-	tests := map[string][]string{
-		files + "stricthostkeychecking accept-new\n": nil,
-		files + "stricthostkeychecking false\n":      nil,
-		files + "stricthostkeychecking off\n":        nil,
-	}
-	for settings := range tests {
-		tests[settings] = devNull
-	}
-	tests[files+"stricthostkeychecking ask\n"] = nil
-	tests[files+"stricthostkeychecking true\n"] = nil
-	tests[""] = nil
-	for settings, want := range tests {
-		if diff := cmp.Diff(want, unwritten(settings)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", settings, diff)
-		}
-	}
-}
-
 // TestLoginsWithoutTime covers logins that preflight ends at the time limit. Such a login counts as
 // failed only if ssh would also have given up, or had already printed the reason.
 func TestLoginsWithoutTime(t *testing.T) {

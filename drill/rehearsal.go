@@ -37,6 +37,7 @@ type Rehearsal struct {
 // Rehearse never prompts. pdsh gives its ssh no terminal, and ssh is kept from opening a window.
 // preflight cannot predict what DeepSpeed would do after an answer to a prompt.
 func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
+	env := r.environment(ctx)
 	token := "preflight-" + strings.ToLower(rand.Text()[:12])
 	command := r.command(token)
 	lines := newRehearsed(r.Hosts, token)
@@ -45,7 +46,7 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	defer cancel()
 
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Env = r.environment()
+	cmd.Env = env
 	out, errs := linesTo(lines.output), linesTo(lines.complaint)
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a session without a terminal, so that no program can prompt
@@ -73,14 +74,40 @@ func (r Rehearsal) command(token string) []string {
 // environment returns this process's environment with the variables that DeepSpeed adds. It also
 // keeps ssh from prompting in a window. OpenSSH before 8.4 does not know SSH_ASKPASS_REQUIRE, and
 // opens no window if no display is set.
-func (r Rehearsal) environment() []string {
+func (r Rehearsal) environment(ctx context.Context) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "DISPLAY=") || strings.HasPrefix(entry, "SSH_ASKPASS=")
 	})
 	for _, setting := range r.Env {
 		env = append(env, setting.Name+"="+setting.Value)
 	}
-	return append(env, "SSH_ASKPASS_REQUIRE=never")
+	return append(env, append(r.quickExchange(ctx, env), "SSH_ASKPASS_REQUIRE=never")...)
+}
+
+// quickExchange returns the variable with which pdsh's ssh exchanges keys more quickly, or nil. pdsh
+// passes the same arguments to ssh for every host. The user's arguments stay, and decide which key
+// exchanges ssh may use.
+func (r Rehearsal) quickExchange(ctx context.Context, env []string) []string {
+	const all, appended = "PDSH_SSH_ARGS=", "PDSH_SSH_ARGS_APPEND="
+	var arguments string
+	for _, entry := range env {
+		if strings.HasPrefix(entry, all) {
+			return nil // the user has replaced pdsh's own options
+		}
+		if value, is := strings.CutPrefix(entry, appended); is { // the last one counts
+			arguments = value
+		}
+	}
+	ssh, err := exec.LookPath("ssh")
+	if err != nil || strings.HasPrefix(r.Hosts[0], "-") { // ssh would read the name as an option
+		return nil
+	}
+	settings := askSSH(ctx, ssh, append(strings.Fields(arguments), r.Hosts[0])...)
+	options := settings.quickExchange()
+	if options == nil || !settings.areShared("kexalgorithms") {
+		return nil
+	}
+	return []string{appended + strings.TrimSpace(strings.Join(options, " ")+" "+arguments)}
 }
 
 // unfinished returns why pdsh did not finish. It returns "" if pdsh finished, with any exit code.

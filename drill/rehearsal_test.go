@@ -117,6 +117,33 @@ func TestRehearse(t *testing.T) {
 	}
 }
 
+// TestRehearseExchangesKeysQuickly checks which arguments pdsh's ssh gets. The user's own come last,
+// but have been asked for the key exchanges. Arguments that replace pdsh's own stay alone.
+func TestRehearseExchangesKeysQuickly(t *testing.T) {
+	const hybrid, x25519 = "sntrup761x25519-sha512", "curve25519-sha256"
+	ssh := `case "$*" in
+"-v -G "*"ecdh"*) echo kexalgorithms ecdh-sha2-nistp256 ;;
+"-v -G "*) echo kexalgorithms ` + hybrid + "," + x25519 + ` ;;
+*" -G "*) exit 1 ;;
+*) shift; echo "$*" >&2 ;;
+esac`
+	quick := "-o KexAlgorithms=" + x25519 + "," + hybrid
+	tests := []struct{ name, value, want string }{
+		{"PDSH_SSH_ARGS_APPEND", "-p 2222", quick + " -p 2222"},
+		{"PDSH_SSH_ARGS_APPEND", "-oKexAlgorithms=ecdh-sha2-nistp256", "-oKexAlgorithms=ecdh-sha2-nistp256"},
+		{"PDSH_SSH_ARGS_APPEND", "", quick},
+		{"PDSH_SSH_ARGS", "-2 -a -x -luser %h", ""},
+	}
+	for _, tt := range tests {
+		standIn(t, "ssh", ssh)
+		r := Rehearsal{Program: "pdsh", Hosts: []string{"w1"}, Limit: time.Minute, Env: append([]facts.Setting{{Name: tt.name, Value: tt.value}}, overSSH...)}
+		got := Rehearse(t.Context(), r).Nodes[0].Errors
+		if len(got) == 0 || strings.TrimSpace(strings.Split(got[0], "-2 -a ")[0]) != tt.want {
+			t.Errorf("%s=%s: %q, want %q", tt.name, tt.value, got, tt.want)
+		}
+	}
+}
+
 // ofThisRun matches a host name or a process ID in pdsh's output.
 var ofThisRun = regexp.MustCompile(`(pdsh@|pid )[\w-]+`)
 
