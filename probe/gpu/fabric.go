@@ -86,13 +86,7 @@ func unitState(ctx context.Context, o machine.Options, unit string) string {
 
 // processRuns reports whether a process with the given name exists.
 func processRuns(o machine.Options, comm string) bool {
-	entries, _ := os.ReadDir(o.At("/proc")) // if it cannot be read, no process is found
-	for _, entry := range entries {
-		if name := entry.Name(); name[0] >= '0' && name[0] <= '9' && machine.Line(o.At(filepath.Join("/proc", name, "comm"))) == comm {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(machine.Processes(o), func(pid int) bool { return machine.ProcessName(o, pid) == comm })
 }
 
 // switchDoors returns the ConnectX-7 functions through which the fabric manager of HGX B200 and

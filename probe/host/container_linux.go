@@ -115,24 +115,19 @@ func parseContainerVariable(environ []byte) string {
 // runs so many.
 const mostRunning = 32
 
-// running returns the containers and DeepSpeed launches on this machine, and whether firewalld runs. A container is found by the
-// monitor process that an engine runs for it. running asks an engine only for the names of
-// containers that may be those of the ranks. Processes of other users may be hidden, by the mount
-// option hidepid.
+// running returns the containers and DeepSpeed launches on this machine, and whether firewalld runs.
+// A container is found by the monitor process that an engine runs for it. running asks an engine
+// only for the names of containers that may be those of the ranks. Processes of other users may be
+// hidden, by the mount option hidepid.
 func running(ctx context.Context, o machine.Options) (containers []facts.RunningContainer, launches []facts.RunningLaunch, hasFirewalld bool) {
-	processes, _ := os.ReadDir(o.At("/proc")) // if /proc is unreadable, there are none
-	for _, process := range processes {
-		pid, err := strconv.Atoi(process.Name())
-		if err != nil {
-			continue
-		}
-		proc := o.At("/proc/" + process.Name())
-		comm := machine.Line(proc + "/comm")
+	for _, pid := range machine.Processes(o) {
+		comm := machine.ProcessName(o, pid)
 		hasFirewalld = hasFirewalld || comm == facts.Firewalld
 		isMonitor := comm == "conmon" || strings.HasPrefix(comm, "containerd-shim")
 		if !isMonitor && !strings.HasPrefix(comm, "python") {
 			continue
 		}
+		proc := o.At("/proc/" + strconv.Itoa(pid))
 		line, _ := os.ReadFile(proc + "/cmdline")
 		argv := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 		if !isMonitor {
@@ -146,7 +141,7 @@ func running(ctx context.Context, o machine.Options) (containers []facts.Running
 		if engine == "" || len(containers) == mostRunning || slices.ContainsFunc(containers, isSame) { // podman also has a monitor for each exec
 			continue
 		}
-		children := machine.Line(proc + "/task/" + process.Name() + "/children")
+		children := machine.Line(proc + "/task/" + strconv.Itoa(pid) + "/children")
 		containers = append(containers, lookInto(o, machine.FirstWord(children), facts.RunningContainer{Engine: engine, Name: name}))
 	}
 	for i := range containers {

@@ -30,6 +30,10 @@ func TestRunning(t *testing.T) {
 		}
 	}
 	for pid, process := range map[string]struct{ comm, line, child string }{
+		"2":  {"kthreadd", "", "90 91"},
+		"90": {"kworker/0:0", "", ""},
+		// The kernel starts no monitors. Its threads are not read at all, because it has thousands.
+		"91": {"conmon", "/usr/bin/conmon\x00-n\x00kernel\x00--exit-command\x00/usr/bin/podman\x00", ""},
 		"10": {"bash", "bash\x00-n\x00no", ""},
 		"20": {"conmon", "/usr/bin/conmon\x00-c\x0090fe\x00-n\x00train\x00--exit-command\x00/usr/bin/podman\x00", "21"},
 		"22": {"conmon", "/usr/bin/conmon\x00-c\x0090fe\x00-n\x00train\x00--exit-command\x00/usr/bin/podman\x00", "23"}, // this process is the monitor of an exec
