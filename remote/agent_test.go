@@ -109,7 +109,7 @@ func TestEnvironmentOfAnAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := strings.Join(got, "\n") + "\n"
-	for _, want := range []string{"GOMAXPROCS=2\n", "GOGC=off\n"} {
+	for _, want := range []string{"GOMAXPROCS=1\n", "GOGC=off\n"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)
 		}

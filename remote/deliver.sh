@@ -24,11 +24,12 @@ for o in $offers; do case $o in "$m:"*) z=${o##*:}; h=${o#*:}; h=${h%:*} ;; esac
 # file that was checked is the one that runs: no name is used twice.
 image=/proc/self/fd/9;
 
-# become starts the agent. Two threads are enough, and the agent ends before it needs a
-# garbage collection. Its file, $1, only shows in process lists.
+# become starts the agent. Go runs on one thread, because the agent mostly waits, and more
+# threads keep waking each other. The agent ends before it needs a garbage collection. Its
+# file, $1, only shows in process lists.
 become() {
 	[ -e "${t:-}" ] && rm -f "$t";
-	GOMAXPROCS=2; GOGC=off; GOMEMLIMIT=256MiB;
+	GOMAXPROCS=1; GOGC=off; GOMEMLIMIT=256MiB;
 	export GOMAXPROCS GOGC GOMEMLIMIT;
 	case $tag in call) set -- "$1" call ;; esac;
 	exec $image agent "$@";

@@ -164,6 +164,7 @@ func (l *Listener) handOver(ctx context.Context, c *caller, span time.Duration) 
 	if err != nil {
 		return // the caller will notice the missing answer
 	}
+	onThreads()
 	l.counting.Go(func() {
 		defer conn.Close()
 		defer context.AfterFunc(ctx, func() { conn.Close() })()

@@ -31,7 +31,7 @@ func BenchmarkMesh(b *testing.B) {
 	for i := range nodes {
 		peers[i] = Peer{Name: fmt.Sprintf("w%d", i), Address: fmt.Sprintf("127.1.0.%d", i+1)}
 		cmd := exec.Command("/proc/self/exe")
-		cmd.Env = append(os.Environ(), asNode+"=1", "GOMAXPROCS=2", "GOGC=off")
+		cmd.Env = append(os.Environ(), asNode+"=1", "GOMAXPROCS=1", "GOGC=off")
 		cmd.Stderr = os.Stderr
 		in, inErr := cmd.StdinPipe()
 		out, outErr := cmd.StdoutPipe()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -19,6 +20,9 @@ import (
 // streams is how many connections share the sending. A single connection may be limited to one
 // queue of the interface, or to one member of a bond.
 const streams = 4
+
+// onThreads lets every stream of this process have a thread. Agents start with a single one.
+func onThreads() { runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), min(streams, runtime.NumCPU()))) }
 
 // SendOverhead is the maximum time that a Send takes in addition to its span.
 const SendOverhead = connectTime + exchangeTime
@@ -36,6 +40,7 @@ func Send(ctx context.Context, token, node string, to Peer, span time.Duration) 
 	}
 	turn, taken := hostsys.TryTurn(hostsys.TurnAtThroughput)
 	defer turn.End()
+	onThreads()
 	began := time.Now()
 	hello := message{kind: throughputHello, amount: uint64(span), name: node}
 	sent := make([]stream, streams)

@@ -55,7 +55,7 @@ func start(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	var took sample
 	for range times {
 		cmd := on.Nodes[0].Command(ctx, agent, "agent")
-		cmd.Env = append(cmd.Env, "GOMAXPROCS=2", "GOGC=off") // as in deliver.sh
+		cmd.Env = append(cmd.Env, "GOMAXPROCS=1", "GOGC=off") // as in deliver.sh
 		out, failure := cmd.Output()
 		if err := cmp.Or(err, failure); err != nil || !strings.Contains(string(out), `{"hello":`) {
 			return outcome{notRun: fmt.Sprintf("%s: %v", agent, err)}
