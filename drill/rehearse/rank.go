@@ -28,7 +28,6 @@ type Parameters struct {
 	MPI         bool     `json:"mpi"`
 	Directories []string `json:"directories"` // absolute; the rank writes and removes a file in each
 	Bytes       int64    `json:"bytes"`       // size of the large all-reduce, 0 for 64 MiB
-	Hold        bool     `json:"hold"`        // whether the rank waits for a file named go beside its script before it leaves
 }
 
 // Script returns the Python script of a rank. It goes into a file of its own directory on each

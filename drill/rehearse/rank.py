@@ -198,7 +198,7 @@ def watch(wake):
             leave("deadline", 1, trace=stacks(), detail=detail, building=building())
         if (stage, detail) != watched:
             watched, told, built, quiet = (stage, detail), 0, "", time.monotonic()
-        if stage in ("start", "import", "hold", "failed") or time.monotonic() - quiet < 2:
+        if stage in ("start", "import", "failed") or time.monotonic() - quiet < 2:
             continue
         what = building()
         if what:
@@ -669,10 +669,6 @@ def rehearse():
     load()
     enter("files")
     write_files()
-    if P.get("hold"):
-        enter("hold")
-        while not os.path.exists(os.path.join(HERE, "go")):
-            time.sleep(0.1)
     enter("leave")
     complete(dist.barrier(async_op=True), accelerator)
     dist.destroy_process_group()

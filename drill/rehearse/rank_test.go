@@ -265,18 +265,13 @@ func tree(t *testing.T, p place) (paths []string) {
 func TestStages(t *testing.T) {
 	t.Parallel()
 	p := prepare(t, map[string]string{"train.py": "", "out/x": ""})
-	cmd := p.command(t, Parameters{ID: "x", Script: p.user("train.py"), Bytes: 40, Hold: true, MPI: true, Directories: []string{p.user("out"), p.user("out/new/one")}},
+	cmd := p.command(t, Parameters{ID: "x", Script: p.user("train.py"), Bytes: 40, MPI: true, Directories: []string{p.user("out"), p.user("out/new/one")}},
 		"RANK=", "MASTER_ADDR=10.0.0.1", "LOCAL_RANK=", "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=1")
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.Contains(v, "RANK=") && !strings.HasPrefix(v, "OMPI") })
 	before := tree(t, p)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p.await(t, "begin", "hold")
-	p.write(t, "rank/go", "")
-	if err := cmd.Wait(); err != nil || output.Len() > 0 {
+	if err := cmd.Run(); err != nil || output.Len() > 0 {
 		t.Errorf("%v\n%s", err, &output)
 	}
 	var begun, done []string
@@ -291,7 +286,7 @@ func TestStages(t *testing.T) {
 			t.Errorf("got %+v", w)
 		}
 	}
-	want := []string{"start", "import", "device", "meet", "small", "large", "barrier", "loader", "files", "hold", "leave"}
+	want := []string{"start", "import", "device", "meet", "small", "large", "barrier", "loader", "files", "leave"}
 	if !slices.Equal(begun, want) || !slices.Equal(done, want) {
 		t.Errorf("began %v, done %v, want %v", begun, done, want)
 	}
