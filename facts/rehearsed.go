@@ -6,20 +6,20 @@ package facts
 // own launcher runs with a stand-in script in place of the training.
 type Rehearsed struct {
 	// Refused says why the launch was not rehearsed. Only the launching machine has it.
-	Refused string `json:"refused,omitempty"`
+	Refused string `json:"refused,omitempty" fact:"own"`
 	// Undelivered says why the node did not get the stand-in script.
-	Undelivered string `json:"undelivered,omitempty"`
+	Undelivered string `json:"undelivered,omitempty" fact:"own"`
 	// Program is the launcher that preflight started on this machine. It is nil if preflight
 	// started none there.
-	Program *RehearsedProgram `json:"program,omitempty"`
-	Ranks   []RehearsedRank   `json:"ranks"`
+	Program *RehearsedProgram `json:"program,omitempty" fact:"own"`
+	Ranks   []RehearsedRank   `json:"ranks" fact:"own"`
 	// Ending lists the rehearsal's processes that were still alive when preflight ended them.
-	Ending []string `json:"ending,omitempty"`
+	Ending []string `json:"ending,omitempty" fact:"own"`
 	// Left lists files and processes of the rehearsal that could not be removed.
-	Left []string `json:"left,omitempty"`
+	Left []string `json:"left,omitempty" fact:"own"`
 	// Causes holds what the output of all launchers and ranks shows. Only the launching machine has
 	// it.
-	Causes []RehearsedCause `json:"causes,omitempty"`
+	Causes []RehearsedCause `json:"causes,omitempty" fact:"own"`
 }
 
 // RehearsedProgram is a launcher that preflight started for the rehearsal.
