@@ -122,7 +122,7 @@ var rules = []rule{
 	{"checks/network", 5518, judging, clock, pure},
 	{"checks/fabric", 1383, judging, clock, pure},
 	{"checks/smoke", 1212, judging, clock, pure},
-	{"checks/rehearsal", 509, judging, clock, pure},
+	{"checks/rehearsal", 554, judging, clock, pure},
 	{"checks/knownbad", 586, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock,
 		"known failures are a table that is compared with facts: an entry needs no code"},
 	{"diagnose/rendezvous", 478, append([]string{"checks/engine", "diagnose/hang"}, judging...), clock, "it judges an endpoint without a launch, so no check of the catalogue runs"},

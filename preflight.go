@@ -19,6 +19,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/catalogue"
 	"preflight/checks/engine"
+	"preflight/checks/rehearsal"
 	"preflight/diagnose/hang"
 	"preflight/diagnose/rendezvous"
 	"preflight/explain"
@@ -88,6 +89,7 @@ func explainRehearsal(seen facts.Fleet) {
 	if seen.Head == nil || seen.Head.Rehearsed == nil {
 		return
 	}
+	seen.Head.Rehearsed.Causes = nil
 	var log strings.Builder
 	if program := seen.Head.Rehearsed.Program; program != nil {
 		log.WriteString(program.Output + "\n")
@@ -109,6 +111,12 @@ func explainRehearsal(seen facts.Fleet) {
 		seen.Head.Rehearsed.Causes = append(seen.Head.Rehearsed.Causes, facts.RehearsedCause{
 			Cause: cause.Cause, Check: cause.Check, Summary: cause.Summary, Nodes: cause.Nodes, Fix: cause.Fix})
 	}
+}
+
+// isUnexplained reports whether the rehearsal failed and neither its output nor a check shows why.
+func (job Job) isUnexplained(seen facts.Fleet, prediction launch.Prediction) bool {
+	explainRehearsal(seen)
+	return rehearsal.IsUnexplained(Judge(seen, prediction, job.Policy))
 }
 
 // AskEndpoint reports which process answers at host:port, seen from this machine and from every
@@ -174,9 +182,13 @@ func judgeHang(ctx context.Context, job Job, nodes []hang.Node, endpoint string)
 
 // work returns the part of the job that package fleet needs.
 func (job Job) work() fleet.Job {
+	smoke := job.Smoke
+	if smoke.Time == 0 && job.Rehearse > 0 {
+		smoke = fleet.Smoke{Time: job.Rehearse, Needed: job.isUnexplained}
+	}
 	return fleet.Job{
 		Head: job.Plan.Head, Prediction: job.Plan.Prediction,
-		Remote: job.Remote, Timeout: job.Timeout, Throughput: job.Throughput, Smoke: job.Smoke, Shared: job.Policy.Shared, Progress: job.Progress,
+		Remote: job.Remote, Timeout: job.Timeout, Throughput: job.Throughput, Smoke: smoke, Shared: job.Policy.Shared, Progress: job.Progress,
 		Rehearsal: fleet.Rehearsal{Time: job.Rehearse, StandIn: job.Plan.StandIn, Busy: job.RehearseBusy},
 		SwitchedOff: func(check string) string {
 			if job.Policy.SwitchesOff(check) {

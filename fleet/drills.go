@@ -137,29 +137,27 @@ func (r *run) assemble() {
 // try runs the drills among the members. Without last, it runs all ordinary drills at the same
 // time. With last, it runs the drills that no other drill may disturb, one after the other.
 func (r *run) try(ctx context.Context, last bool) {
+	var all sync.WaitGroup
+	defer all.Wait()
 	ended := map[facts.Section]chan struct{}{}
 	for _, d := range Drills {
-		if d.Last == last && r.fleet.NotTried[d.Section] == "" {
+		if r.fleet.NotTried[d.Section] == "" {
 			ended[d.Section] = make(chan struct{})
 		}
 	}
-	var all sync.WaitGroup
 	for _, d := range Drills {
-		if ended[d.Section] == nil {
-			continue
-		}
-		work := func() {
-			defer close(ended[d.Section])
-			await(ended[d.After], d.Patience)
+		switch {
+		case d.Last != last:
+		case last && r.fleet.NotTried[d.Section] == "": // a drill may ask for a later one
 			d.run(r, ctx, d)
-		}
-		if last {
-			work()
-		} else {
-			all.Go(work)
+		case !last && ended[d.Section] != nil:
+			all.Go(func() {
+				defer close(ended[d.Section])
+				await(ended[d.After], d.Patience)
+				d.run(r, ctx, d)
+			})
 		}
 	}
-	all.Wait()
 }
 
 // await waits until end is closed, for no longer than limit. A limit of 0 means no limit. await

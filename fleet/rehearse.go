@@ -63,6 +63,7 @@ type rehearsing struct {
 	mu     sync.Mutex // guards the fields below, and Rehearsed of all nodes
 	failed time.Time  // when the first rank failed or the first launcher ended badly; zero if none did
 	ended  map[string]bool
+	ending bool // whether preflight ends the launch, which makes ranks report that they are abandoned
 }
 
 // rehearse runs the user's own launcher with the stand-in script. Every node that was reached takes
@@ -90,6 +91,7 @@ func (r *run) rehearse(ctx context.Context, d Drill) {
 	s.watch(ctx, program)
 	s.end(ctx, program)
 	s.emit(Event{Phase: d.Phase, Step: Ended})
+	r.isolate(ctx)
 }
 
 // cannotRehearse returns why the launch cannot be rehearsed, or "" if it can.
@@ -250,7 +252,7 @@ func (s *rehearsing) take(m *member, lines []rehearse.Line) {
 		case "unknown":
 			rank.Unknown = append(rank.Unknown, line.Detail)
 		case "ended":
-			if rank.End == "" {
+			if rank.End == "" && !(s.ending && line.How == facts.EndAbandoned) {
 				rank.End, rank.Trace, rank.At = line.How, line.Trace, at
 			}
 		}
@@ -305,6 +307,9 @@ func (s *rehearsing) allFinished() bool {
 // end ends the launcher and all its processes, here and on the nodes, and records what they were
 // doing.
 func (s *rehearsing) end(ctx context.Context, program *rehearse.Program) {
+	s.mu.Lock()
+	s.ending = true
+	s.mu.Unlock()
 	if program != nil {
 		s.mu.Lock()
 		program.HasEnded() // records how long it ran by itself

@@ -23,16 +23,32 @@ import (
 type Smoke struct {
 	Engine string        // an engine of package smoke; "" selects an engine that all nodes have
 	Time   time.Duration // time limit for the whole test; 0 for no test
+	// Needed reports, after the rehearsal, whether the test must find out why the rehearsal failed.
+	// It is nil for a test that the user has asked for.
+	Needed func(facts.Fleet, launch.Prediction) bool
 }
 
 func (r *run) noSmoke() string {
 	switch {
-	case r.Smoke.Time == 0:
+	case r.Smoke.Time == 0 || r.Smoke.Needed != nil:
 		return "only with --smoke"
 	case r.Prediction.Ranks() == nil:
 		return "the number of ranks per node is unknown: give the nodes' slots"
 	}
 	return ""
+}
+
+// isolate lets the smoke test run although the user has not asked for it, if it is needed to find
+// out why the rehearsal failed.
+func (r *run) isolate(ctx context.Context) {
+	isBusy := func(m *member) bool { return r.inUse(m) != "" }
+	if needed := r.Smoke.Needed; needed == nil || ctx.Err() != nil || slices.ContainsFunc(r.members, isBusy) || !needed(*r.fleet, r.Prediction) {
+		return
+	}
+	r.Smoke.Needed = nil
+	if r.noSmoke() == "" {
+		delete(r.fleet.NotTried, facts.SectionSmoke)
+	}
 }
 
 // dismissTime is how long ranks may take to end. Ranks that do not end by themselves are killed.

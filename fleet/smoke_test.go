@@ -425,3 +425,30 @@ func TestSmokeHere(t *testing.T) {
 		t.Errorf("nobody asked for it: %+v, not tried %q", fleet.Nodes[0].Smoke, fleet.NotTried[facts.SectionSmoke])
 	}
 }
+
+// TestIsolate checks that the smoke test also runs if it must find out why a rehearsal failed, and
+// only then.
+func TestIsolate(t *testing.T) {
+	const not = "only with --smoke"
+	for _, c := range []struct {
+		name        string
+		accelerator string // "" for GPUs that may be in use
+		isNeeded    bool
+		want        string
+	}{
+		{"needed", "cpu", true, ""},
+		{"explained", "cpu", false, not},
+		{"nothing known about the GPUs", "", true, not},
+	} {
+		prediction := launch.Prediction{Accelerator: c.accelerator, Hosts: []hostfile.Host{{Name: "w1", Slots: []int{0}}, {Name: "w2", Slots: []int{0}}}}
+		r := &run{members: membersFor(2), fleet: &facts.Fleet{NotTried: map[facts.Section]string{facts.SectionSmoke: not}}}
+		r.Prediction, r.Smoke = prediction, Smoke{Time: time.Minute, Needed: func(facts.Fleet, launch.Prediction) bool { return c.isNeeded }}
+		if got := r.noSmoke(); got != not {
+			t.Errorf("%s: before the rehearsal: %q", c.name, got)
+		}
+		r.isolate(t.Context())
+		if got := r.fleet.NotTried[facts.SectionSmoke]; got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}

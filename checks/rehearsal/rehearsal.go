@@ -19,6 +19,8 @@ import (
 	"preflight/internal/text"
 )
 
+const id = "rehearsal"
+
 // After returns the check. It fails exactly if the launch with the stand-in script did. Each of the
 // other checks may already have reported the cause.
 func After(others []checks.Check) checks.Check {
@@ -27,7 +29,7 @@ func After(others []checks.Check) checks.Check {
 		before = append(before, check.ID)
 	}
 	return checks.Check{
-		ID:        "rehearsal",
+		ID:        id,
 		Severity:  checks.Error,
 		Needs:     []facts.Section{facts.SectionRehearsed},
 		DependsOn: before,
@@ -41,7 +43,7 @@ func judge(view checks.View, before []string) []checks.Finding {
 	case head == nil || head.Rehearsed == nil:
 		return []checks.Finding{{Verdict: checks.Unknown, Summary: "the launching machine has no record of the rehearsal"}}
 	case head.Rehearsed.Refused != "":
-		return []checks.Finding{{Verdict: checks.Unknown, Summary: "cannot be rehearsed: " + head.Rehearsed.Refused}}
+		return []checks.Finding{{Verdict: checks.Unknown, Summary: "cannot be rehearsed: " + head.Rehearsed.Refused, Remedy: []fix.Command{fix.Note("Add --rehearse=0 to leave the rehearsal out.")}}}
 	}
 	if findings := undelivered(view.Nodes); findings != nil {
 		return findings
@@ -58,7 +60,64 @@ func judge(view checks.View, before []string) []checks.Finding {
 	if building := s.building(); building != nil {
 		return append(findings, *building)
 	}
-	return append(findings, s.explained(s.blame()))
+	f := s.blame()
+	if f.Verdict == checks.Unknown {
+		return append(findings, f)
+	}
+	return append(findings, s.explained(s.isolated(f)))
+}
+
+// followers are the causes that package explain names when a rank or node only waited for another
+// one. They do not say what is wrong with that one.
+var followers = []string{"collective-timeout", "peer-exited", "rendezvous-timeout"}
+
+// IsUnexplained reports whether the rehearsal failed and the report does not say why. A rank that
+// failed by itself before it met the others has said why.
+func IsUnexplained(r checks.Report) bool {
+	fails := slices.ContainsFunc(r.Findings, func(f checks.Finding) bool {
+		return f.Check == id && f.Verdict == checks.Fail && f.SharesCause == ""
+	})
+	return fails && isOpen(r.Head, r.Nodes)
+}
+
+// isOpen reports whether neither the output nor the ranks of a failed rehearsal say what is wrong.
+func isOpen(head *facts.Node, nodes []facts.Node) bool {
+	for _, cause := range head.Rehearsed.Causes {
+		if cause.Cause != "" && !slices.Contains(followers, cause.Cause) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(nodes, func(node facts.Node) bool {
+		return slices.ContainsFunc(node.Rehearsed.Ranks, failedAlone)
+	})
+}
+
+// isolated completes a finding whose cause is open with what the smoke test shows: the nodes that
+// fail there too, or that the nodes pass without the launcher.
+func (s attempt) isolated(f checks.Finding) checks.Finding {
+	if !isOpen(s.view.Head, s.view.All) {
+		return f
+	}
+	var failing []string
+	with := ""
+	for _, node := range s.view.Nodes {
+		smoke := node.Smoke
+		if smoke == nil || smoke.Refused != "" || len(smoke.Untried) > 0 && smoke.Fault == "" {
+			return f // the test has not run to its end
+		}
+		if smoke.Fault != "" {
+			failing = append(failing, node.Name)
+		}
+		with = smoke.Engine + " over " + smoke.Backend
+	}
+	if failing != nil {
+		f.Nodes = failing
+		f.Got += "; the smoke test with " + with + " fails too"
+		return f
+	}
+	f.Got += "; the smoke test with " + with + " passes on all nodes"
+	f.Remedy = append([]fix.Command{fix.Note("The nodes compute and communicate without the launcher, so look for the fault in the launcher, the command and the environment that it gives the ranks.")}, f.Remedy...)
+	return f
 }
 
 // undelivered returns a finding for each node that did not get the stand-in script.
@@ -146,6 +205,8 @@ func (s attempt) programs() (all []program) {
 	return all
 }
 
+var moreTime = fix.Note("Give the rehearsal more time with --rehearse-time, for example 3m.")
+
 // building returns the finding for a rehearsal that ended while ranks were compiling, or nil if
 // none was. A later rehearsal needs less time, because compilers keep what they have finished.
 func (s attempt) building() *checks.Finding {
@@ -156,7 +217,7 @@ func (s attempt) building() *checks.Finding {
 			}
 		}
 	}
-	f := checks.Finding{Verdict: checks.Unknown, Summary: "the time ended while ranks were compiling", Remedy: []fix.Command{fix.Note("Give the rehearsal more time with --rehearse-time.")}}
+	f := checks.Finding{Verdict: checks.Unknown, Summary: "the time ended while ranks were compiling", Remedy: []fix.Command{moreTime}}
 	for _, node := range s.view.Nodes {
 		for _, rank := range s.ranks[node] {
 			if rank.Building != "" {
@@ -173,7 +234,8 @@ func (s attempt) building() *checks.Finding {
 
 // blame returns the finding for a rehearsal that failed. The order of the rules is the order in
 // which evidence counts: what a node reports about itself comes before what others report about
-// it.
+// it. A launch that only was not ready at the time limit may be slow: a rank that waits in vain
+// reports an error before that.
 func (s attempt) blame() checks.Finding {
 	for _, rule := range []func(attempt) *checks.Finding{
 		attempt.launcherFirst, attempt.beforeMeeting, attempt.endedFirst, attempt.neverBegan, attempt.unanswered, attempt.failedLater, attempt.launcherLater,
@@ -182,7 +244,7 @@ func (s attempt) blame() checks.Finding {
 			return *f
 		}
 	}
-	return checks.Finding{Summary: "the launch does not finish", Got: s.stages(), Want: "every rank finishes", Remedy: []fix.Command{inReport}}
+	return checks.Finding{Verdict: checks.Unknown, Summary: "the time ended before the ranks finished", Got: s.stages(), Want: "every rank finishes", Remedy: []fix.Command{moreTime, inReport}}
 }
 
 // aheadBy is by how many seconds one node must fail before all others to be blamed for their
@@ -222,8 +284,9 @@ func (p program) complaint() string {
 	return how
 }
 
-// complains matches a line that says what went wrong.
-var complains = regexp.MustCompile(`(?i)error|fatal|cannot|can't|failed|no such|denied|killed`)
+// complains matches a line that says what went wrong. It does not match the lines of torchrun's
+// summary that only say where an error would be found.
+var complains = regexp.MustCompile(`(?i)error([^s_]|$)|fatal|cannot|can't|failed|no such|denied|killed|exitcode`)
 
 // telling returns the last line of an output that says what went wrong, or else its last line.
 func telling(output string) (line string) {
@@ -242,9 +305,11 @@ func telling(output string) (line string) {
 
 // beforeMeeting blames nodes whose ranks failed by themselves before they met the others.
 func (s attempt) beforeMeeting() *checks.Finding {
-	return s.first(func(rank facts.RehearsedRank) bool {
-		return rank.End == facts.EndFailed && slices.Contains([]string{"start", facts.StageImport, "device"}, rank.Stage)
-	})
+	return s.first(failedAlone)
+}
+
+func failedAlone(rank facts.RehearsedRank) bool {
+	return rank.End == facts.EndFailed && slices.Contains([]string{"start", facts.StageImport, "device"}, rank.Stage)
 }
 
 // first returns the finding for the ranks that fail like the first rank that a rule accepts: in the

@@ -218,11 +218,15 @@ func (p *rehearsal) end() (done Result) {
 		return Result{Problem: "the rehearsal has ended"}
 	}
 	p.isOver = true
+	wasRunning := p.program != nil && !p.program.HasEnded()
 	swept := Sweep(p.ID)
 	done.Ending, done.Left = swept.Ended, swept.Left
 	if p.program != nil {
 		p.program.await(2 * time.Second)
 		done.Program = p.program.Facts()
+	}
+	if wasRunning { // it did not end by itself
+		done.Program.ExitCode, done.Program.Problem = -1, stillRunning
 	}
 	done.Lines = p.lines()
 	if err := os.RemoveAll(p.own()); err != nil {

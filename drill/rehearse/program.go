@@ -64,6 +64,9 @@ func (p *Program) HasEnded() bool {
 	}
 }
 
+// stillRunning is the Problem of a launcher that had not ended when preflight looked or ended it.
+const stillRunning = "still running"
+
 // Facts returns what is known about the launcher so far.
 func (p *Program) Facts() *facts.RehearsedProgram {
 	seen := &facts.RehearsedProgram{Command: p.cmd.Args, ExitCode: -1, Output: p.out.String()}
@@ -71,7 +74,7 @@ func (p *Program) Facts() *facts.RehearsedProgram {
 	case p.err != nil:
 		seen.Problem = p.err.Error()
 	case !p.HasEnded():
-		seen.Problem = "still running"
+		seen.Problem = stillRunning
 	case state.Exited():
 		seen.ExitCode = state.ExitCode()
 	default:
