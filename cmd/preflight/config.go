@@ -172,9 +172,9 @@ func (e *givenTwiceError) Error() string {
 
 func drillFlags(flags *pflag.FlagSet) {
 	flags.Bool("throughput", false, "measure link throughput: every node sends data to the next node for a few seconds")
-	smokeFlag(flags, "run compute and all-reduce tests on every rank with torch, direct (only NVIDIA libraries) or auto (direct if all nodes have these)")
+	smokeFlag(flags, "run compute and all-reduce tests on every rank with torch, direct (NVIDIA libraries) or auto; with a launch command, also --rehearse")
 	flags.Duration("smoke-time", time.Minute, "time limit for all --smoke tests together")
-	flags.Count("rehearse", "run the launch command with a stand-in script in place of the training; repeat the flag to use busy GPUs too")
+	flags.Count("rehearse", "run the launch command with a stand-in script in place of the training; twice: on busy GPUs too; 0: not at all")
 	flags.Duration("rehearse-time", time.Minute, "time limit for --rehearse")
 }
 

@@ -159,14 +159,17 @@ func nextCommand(cmd *cobra.Command, r checks.Report) string {
 	return fmt.Sprintf("preflight%s -- deepspeed --hostfile %s%s train.py …   # checks this command, then starts it", before, text.Quote(r.Launch.HostsFile), behind)
 }
 
-// rehearsalOf returns the command that also rehearses the launch of a run that found it ready. It
-// returns "" if the launch was rehearsed, or is not ready.
+// rehearsalOf returns the command that also rehearses the launch, to prove what the checks have
+// found. It returns "" if the launch was rehearsed, if the user switched that off, or if it cannot
+// be rehearsed because a node was not reached.
 func rehearsalOf(cmd *cobra.Command, r checks.Report) string {
-	if r.ExitCode != exitPass || r.Interrupted || cmd.Flags().Changed("rehearse") {
+	isMissing := func(node facts.Node) bool { return !node.Reached }
+	if r.NotTried[facts.SectionRehearsed] == "" || r.Interrupted || cmd.Flags().Changed("rehearse") || slices.ContainsFunc(r.Nodes, isMissing) {
 		return ""
 	}
 	words := cmd.Flags().Args()
-	return fmt.Sprintf("preflight --rehearse%s -- %s   # proves it: runs the command with a stand-in for the training", typedFlags(cmd, anyFlag), strings.Join(text.Map(secret.Arguments(words), text.Quote), " "))
+	kept := typedFlags(cmd, func(flag *pflag.Flag) bool { return flag.Name != "only" })
+	return fmt.Sprintf("preflight --rehearse%s -- %s   # proves it: runs the command with a stand-in for the training", kept, strings.Join(text.Map(secret.Arguments(words), text.Quote), " "))
 }
 
 // failing returns the checks that make a run fail, in the order of the run's report.

@@ -153,24 +153,28 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	if err := errors.Join(config.write(report), config.writeEnv(report.Advice)); err != nil {
 		return err
 	}
+	proof := ""
+	if job.Plan.StandIn.Words != nil {
+		proof = rehearsalOf(cmd, report)
+	}
 	switch {
 	case len(command) == 0:
 		config.offer(nextCommand(cmd, report))
 		return verdictCode(report)
 	case config.DryRun:
-		config.offer(rehearsalOf(cmd, report))
+		config.offer(proof)
 		return verdictCode(report)
 	case report.ExitCode != exitPass:
-		notLaunched(report)
+		notLaunched(report, proof != "" && !isQuiet)
 		return verdictCode(report)
 	case wrongMachine(report) != "":
-		notLaunched(report)
+		notLaunched(report, proof != "" && !isQuiet)
 		return exitCode(exitTrouble)
 	}
 	if cmd.Context().Err() != nil { // the user typed Ctrl-C while the report was written
 		return exitCode(exitTrouble)
 	}
-	if !isQuiet && rehearsalOf(cmd, report) != "" {
+	if !isQuiet && proof != "" {
 		fmt.Fprintln(os.Stderr, "preflight: ready as far as the checks can tell; --rehearse also tries the launch before it starts")
 	}
 	return startLaunch(config.typed.words)
@@ -237,7 +241,7 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 			job.Smoke.Engine = c.Smoke
 		}
 	}
-	if c.Rehearse > 0 {
+	if c.Rehearse > 0 || c.Smoke != smokeNone && c.places["rehearse"] == "" {
 		job.Rehearse, job.RehearseBusy = c.RehearseFor, c.Rehearse > 1
 	}
 	return job, sync.OnceFunc(func() { shown.Stop(); client.Close() }), nil

@@ -113,6 +113,9 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 		if dry := cmd.Flags().Lookup("dry-run"); dry != nil && dry.Changed && !cmd.Flags().Changed("accept") {
 			return usage.WithHint(errors.New(`--dry-run needs a launch command after "--"`), "%s --dry-run -- deepspeed …", usage.Words(cmd.CommandPath()))
 		}
+		if n := cmd.Flags().Lookup("rehearse"); n != nil && n.Changed && n.Value.String() != "0" {
+			return usage.WithHint(errors.New(`--rehearse needs a launch command after "--"`), "%s --rehearse -- deepspeed …", usage.Words(cmd.CommandPath()))
+		}
 		return nil
 	}
 	var given []string
@@ -149,8 +152,9 @@ func startLaunch(command []string) error {
 	return fmt.Errorf("%s cannot be started: %w", path, err)
 }
 
-// notLaunched reports why the launch was not started.
-func notLaunched(r checks.Report) {
+// notLaunched reports why the launch was not started. If isProvable is true, it also says how to
+// prove that.
+func notLaunched(r checks.Report, isProvable bool) {
 	why := wrongMachine(r)
 	switch r.ExitCode {
 	case exitFail:
@@ -159,4 +163,7 @@ func notLaunched(r checks.Report) {
 		why = "some checks are unknown"
 	}
 	fmt.Fprintf(os.Stderr, "preflight: not launched: %s\n", why)
+	if isProvable {
+		fmt.Fprintln(os.Stderr, "preflight: to prove it, add --rehearse: it runs this command with a stand-in for the training")
+	}
 }
