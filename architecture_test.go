@@ -139,7 +139,7 @@ var rules = []rule{
 
 	{"report", 4298, finished, acts, draws},
 	{"report/ci", 1107, append([]string{"report"}, finished...), acts, draws},
-	{"report/html", 1659, append([]string{"report"}, finished...), acts, draws},
+	{"report/html", 1727, append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", 94, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
 	{".", 417, []string{"checks/...", "facts", "diagnose/...", "explain", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,

@@ -273,7 +273,7 @@ func (s attempt) launcherFirst() *checks.Finding {
 }
 
 // inReport is the step for a failure whose reason only its output can show.
-var inReport = fix.Note("The whole output of the launchers and the stacks of the ranks are in the JSON report: add -o json=report.json")
+var inReport = fix.Note("The whole output of the launchers and the stacks of the ranks are in the HTML report: add -o report.html")
 
 // complaint returns how a launcher ended, and the last line of its output.
 func (p program) complaint() string {

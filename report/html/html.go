@@ -105,6 +105,8 @@ type sheet struct {
 	MoreOdd      int
 	Meshes       []mesh
 	Meetings     []meeting
+	Spoken       []printout // of the launchers and ranks of the rehearsal
+	MoreSpoken   int
 	Smoke        *smoke
 	Machines     []machine
 	MoreMachines int
@@ -143,6 +145,7 @@ func newSheet(r checks.Report) (*sheet, error) {
 	s.Tally = tallied(w)
 	s.Odd, s.MoreOdd = oddOnes(w, w.Unshown())
 	s.Meshes = meshes(w, r.Nodes)
+	s.Spoken, s.MoreSpoken = rehearsal(r)
 	s.Machines, s.MoreMachines = machines(w, r)
 	s.Links = talking(w, r.Interconnect)
 	return s, nil

@@ -34,6 +34,10 @@ func everything() checks.Report {
 		r.Nodes[i].Facts = node.Facts
 		r.Nodes[i].NVML, r.Nodes[i].GPU, r.Nodes[i].IB = linked.Nodes[i].NVML, linked.Nodes[i].GPU, linked.Nodes[i].IB
 	}
+	r.Nodes[1].Rehearsed = &facts.Rehearsed{
+		Program: &facts.RehearsedProgram{ExitCode: 1, Output: "[E] failed (exitcode: 7)\nTraceback <b>\n"},
+		Ranks:   []facts.RehearsedRank{{Rank: 1, Stage: "meet", End: facts.EndFailed, Error: "RuntimeError: x", Trace: "  File \"train.py\", line 1\n"}},
+	}
 	r.Nodes[3].Missing = map[facts.Section]string{facts.SectionSHM: "not reached"}
 	r.Advice, r.Interconnect = reporttest.Wired().Advice, linked.Interconnect
 	r.Policy, r.Normalized = "preflight.yaml", true

@@ -214,13 +214,18 @@ var evilSmoke = &facts.Smoke{
 	Trials: []facts.SmokeTrial{{Stage: Evil, Nodes: 2, Passed: true}, {Stage: facts.SmokePair, Nodes: 2, With: []string{Evil}}},
 }
 
+// evilRehearsal is a rehearsal in which every text that a report shows is Evil.
+var evilRehearsal = &facts.Rehearsed{
+	Program: &facts.RehearsedProgram{ExitCode: 1, Output: Evil}, Ranks: []facts.RehearsedRank{{Stage: Evil, End: Evil, Error: Evil, Trace: Evil}},
+}
+
 // Hostile returns a run in which every text that can come from a node is Evil.
 func Hostile() checks.Report {
 	return checks.Report{
 		Schema: 1, Version: Evil, Verdict: checks.Fail, ExitCode: 1, Seconds: 1, Hostfile: Evil,
 		Fleet: facts.Fleet{
 			Head:  &facts.Node{Facts: facts.Facts{Host: &facts.Host{Hostname: Evil}}},
-			Nodes: []facts.Node{{Name: Evil, Reached: true, Facts: facts.Facts{Smoke: evilSmoke}}, {Name: "w2", Reached: true}},
+			Nodes: []facts.Node{{Name: Evil, Reached: true, Facts: facts.Facts{Smoke: evilSmoke, Rehearsed: evilRehearsal}}, {Name: "w2", Reached: true}},
 		},
 		Checks: []checks.Outcome{
 			{Check: "shm-size", Verdict: checks.Fail}, {Check: "env-sane", Verdict: checks.Warn},
