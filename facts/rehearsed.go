@@ -48,6 +48,7 @@ type RehearsedRank struct {
 	// machine. It is 0 for a rank that did neither.
 	At      float64           `json:"at,omitempty" fact:"volatile" unit:"s"`
 	Error   string            `json:"error,omitempty"`   // the exception of a rank that failed
+	Detail  string            `json:"detail,omitempty"`  // where it failed: a line of the script, a directory
 	Trace   string            `json:"trace,omitempty"`   // the stack of that exception, or all stacks at the time limit
 	Stalled []RehearsedSocket `json:"stalled,omitempty"` // the connections that had no answer when the rank made no progress
 	// Idle means that the rank made no progress although no connection waited for an answer.
@@ -90,4 +91,5 @@ const (
 	EndDeadline   = "deadline"   // its own time limit
 	EndTerminated = "terminated" // SIGTERM, from its launcher
 	EndAbandoned  = "abandoned"  // its launcher or the rehearsal was gone
+	EndVanished   = "vanished"   // its process was gone without a word, before the rehearsal ended it
 )

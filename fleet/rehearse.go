@@ -181,6 +181,12 @@ func (s *rehearsing) parameters() rehearse.Parameters {
 			parameters.Directories = append(parameters.Directories, place.Path)
 		}
 	}
+	for _, output := range in.Outputs {
+		if !filepath.IsAbs(output) {
+			output = filepath.Join(p.WorkDir, output)
+		}
+		parameters.Outputs = append(parameters.Outputs, output)
+	}
 	return parameters
 }
 
@@ -240,6 +246,7 @@ func (s *rehearsing) take(m *member, lines []rehearse.Line) {
 			rank.Seconds[line.Stage] = line.Seconds
 		case "failed":
 			rank.Stage, rank.End, rank.Error, rank.Trace, rank.At = line.Stage, facts.EndFailed, line.Error, line.Trace, at
+			rank.Detail = line.Detail
 		case "stalled":
 			if rank.Stalled != nil && line.Sockets != nil && s.failed.IsZero() {
 				s.failed = time.Now() // the second report: no answer for 14 s
@@ -252,7 +259,7 @@ func (s *rehearsing) take(m *member, lines []rehearse.Line) {
 		case "unknown":
 			rank.Unknown = append(rank.Unknown, line.Detail)
 		case "ended":
-			if rank.End == "" && !(s.ending && line.How == facts.EndAbandoned) {
+			if isOurs := s.ending && line.How != facts.EndFinished && line.How != facts.EndDeadline; rank.End == "" && !isOurs {
 				rank.End, rank.Trace, rank.At = line.How, line.Trace, at
 			}
 		}

@@ -57,6 +57,17 @@ func PlacesNamed(o Options) (places []facts.LaunchFile) {
 	return places
 }
 
+// outputsNamed returns the directories that options with customary names say results go to. The
+// names mean nothing certain, so a rehearsal tries only those directories that exist on a node.
+func outputsNamed(settings []setting) (directories []string) {
+	for _, name := range []string{"output", "output_path", "out_dir", "outdir", "save_dir", "save_path", "checkpoint_dir", "ckpt_dir"} {
+		if named, _ := lastOf(settings, name); len(named) == 1 && isPlace(named[0]) {
+			directories = append(directories, named[0])
+		}
+	}
+	return directories
+}
+
 // isPlace reports whether a value names a directory. "true" does not: it makes the Trainer of
 // transformers resume from the last checkpoint in its output directory.
 func isPlace(value string) bool {

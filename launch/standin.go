@@ -22,6 +22,9 @@ type StandIn struct {
 	Everywhere bool
 	// NodeRank is the launcher's option for a node's rank, "" if the command has none to give.
 	NodeRank string
+	// Outputs lists the directories that options of the script name as places for its results. Those
+	// of --output_dir are in Prediction.Places.
+	Outputs []string
 	// Bounded holds options that end the launcher's own waits within a time limit.
 	Bounded func(seconds int) []string
 }
@@ -66,7 +69,7 @@ func boundTorchrun(typed []string, rendezvous string) func(int) []string {
 // NewStandIn returns the stand-in for parsed options. words is the command, in which the script is
 // at position at and options of the launcher may be inserted at position options.
 func NewStandIn(o Options, words []string, at, options int) StandIn {
-	s := StandIn{Words: words, At: at, Options: options, Everywhere: o.NoSSH || o.isTorchrun()}
+	s := StandIn{Words: words, At: at, Options: options, Everywhere: o.NoSSH || o.isTorchrun(), Outputs: outputsNamed(o.settings())}
 	if o.isTorchrun() {
 		s.Bounded = boundTorchrun(words[:options], o.Rendezvous)
 	}

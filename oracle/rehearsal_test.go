@@ -37,7 +37,34 @@ def patch():
         return real(tensor, *args, **more)
     sys.modules["torch.distributed"].all_reduce = all_reduce
 if any(word.endswith("train.py") for word in sys.orig_argv): threading.Thread(target=patch, daemon=True).start()`), dies: "c10d"}, "", "elements are wrong"},
+	{planted{name: "older-module", files: ofModule, steps: sh("w2", `alone "$dir"; echo 'def collate_batch(): pass' >"$dir/helper.py"`), dies: "pdsh"}, "w2", "cannot import name 'collate'"},
+	{planted{name: "cut-library", files: map[string]string{"train.py": "import psutil\n"}, steps: sh("w2", `alone "$site"; truncate -s 9000 "$site"/psutil/_psutil_linux*.so`), dies: "static"}, "w2", ""},
+	{planted{name: "large-stacks", steps: sh("w2", `echo export OMP_STACKSIZE=9000000G OMP_NUM_THREADS=2 >>/root/.bashrc`), dies: "c10d"}, "w2", "thread"},
+	{planted{name: "broken-settings", steps: sh("w2", `mkdir -p /root/.cache/huggingface/accelerate
+printf 'mixed_precision: no\n  num_processes: 3\n' >/root/.cache/huggingface/accelerate/default_config.yaml`), dies: "accelerate"}, "w2", "yaml"},
+	{planted{name: "other-port", nodes: 3, steps: sh("w2", `alone "$site"
+echo 'import os; os.environ.update(MASTER_PORT="1") if "RANK" in os.environ else None' >"$site/site_proxy.pth"`), dies: "pdsh"}, "w2", ":1"},
+	{planted{name: "drops-long-connections", nodes: 3, steps: sh("w2", `
+iptables -A INPUT -p tcp --dport 22 -j ACCEPT
+iptables -A INPUT -p tcp --sport 22 -j ACCEPT
+iptables -A INPUT -i eth0 -p tcp -m connbytes --connbytes 1000000: --connbytes-dir both --connbytes-mode bytes -j DROP`), dies: "c10d"}, "w2", "no answer"},
+	{planted{name: "no-fork", steps: sh("w2", `alone "$site"
+cat >"$site/sandbox.py" <<'END'
+import ctypes, struct
+load, equal, has, answer = 0x20, 0x15, 0x45, 0x06
+# clone without CLONE_VM is a fork; it gets EPERM
+words = [(load, 0, 0, 0), (equal, 0, 3, 56), (load, 0, 0, 16), (has, 1, 0, 0x100), (answer, 0, 0, 0x50001), (answer, 0, 0, 0x7fff0000)]
+text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *word) for word in words))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(words), ctypes.addressof(text)))
+libc = ctypes.CDLL(None)
+libc.prctl(38, 1, 0, 0, 0)
+libc.prctl(22, 2, ctypes.byref(program))
+END
+echo 'import sandbox' >"$site/sandbox.pth"`), dies: "static"}, "w2", "os.fork()"},
 }
+
+// ofModule is a script with a module of its own.
+var ofModule = map[string]string{"train.py": "import torch\nfrom helper import collate\n", "helper.py": "def collate(): pass\n"}
 
 // customized returns the steps that make every Python on w2 run a text when it starts.
 func customized(text string) []step {
@@ -127,7 +154,7 @@ func (o *rehearsal) leavesNothing(t *testing.T) {
 			}
 		}
 		for _, n := range o.hosts.Machines() {
-			found, err := n.Command(t.Context(), "sh", "-c", "ls -d /dev/shm/preflight-* /dev/shm/torch_* 2>/dev/null; ls /tmp | grep ^preflight-").Output()
+			found, err := n.Command(t.Context(), "sh", "-c", "ls -d /dev/shm/preflight-* /dev/shm/torch_* 2>/dev/null; ls /tmp | grep -e ^preflight- -e ^torchelastic_").Output()
 			if text := strings.TrimSpace(string(found)); text != "" {
 				left = append(left, n.Name+": "+text)
 			}

@@ -244,36 +244,52 @@ func (s attempt) blame() checks.Finding {
 			return *f
 		}
 	}
-	return checks.Finding{Verdict: checks.Unknown, Summary: "the time ended before the ranks finished", Got: s.stages(), Want: "every rank finishes", Remedy: []fix.Command{moreTime, inReport}}
+	f := checks.Finding{Verdict: checks.Unknown, Summary: "the time ended before the ranks finished", Got: s.stages(), Want: "every rank finishes", Remedy: []fix.Command{moreTime, inReport}}
+	if p := s.view.Head.Rehearsed.Program; p != nil && complains.MatchString(telling(p.Output)) {
+		f.Got += "; the launcher says: " + telling(p.Output)
+	}
+	return f
 }
 
 // aheadBy is by how many seconds one node must fail before all others to be blamed for their
-// failures.
-const aheadBy = 2.0
+// failures. Of processes that vanish, those after half a second may have been killed by mpirun.
+const (
+	aheadBy       = 2.0
+	vanishAheadBy = 0.5
+)
 
 // launcherFirst blames nodes whose launcher failed without starting a rank, before the launchers
 // of the others.
 func (s attempt) launcherFirst() *checks.Finding {
-	var bad []program
-	for _, p := range s.programs() {
-		if p.node != nil && p.ExitCode != 0 && p.Problem != "still running" && len(s.ranks[p.node]) == 0 {
-			bad = append(bad, p)
-		}
+	f := s.firstLauncher(func(p program) bool { return p.node != nil && len(s.ranks[p.node]) == 0 })
+	if f != nil {
+		f.Summary, f.Want = "the launcher fails before it starts a rank", "the launcher starts its ranks"
 	}
+	return f
+}
+
+// firstLauncher returns the finding for the launchers that fail first, among those that a rule
+// accepts. preflight itself ends the others later.
+func (s attempt) firstLauncher(accepts func(program) bool) *checks.Finding {
+	bad := slices.DeleteFunc(s.programs(), func(p program) bool { return p.ExitCode == 0 || p.Problem == "still running" || !accepts(p) })
 	if len(bad) == 0 {
 		return nil
 	}
 	slices.SortStableFunc(bad, func(a, b program) int { return cmp.Compare(a.Seconds, b.Seconds) })
-	bad = slices.DeleteFunc(bad, func(p program) bool { return p.Seconds > bad[0].Seconds+aheadBy })
-	var nodes []string
+	f := &checks.Finding{Got: bad[0].complaint(), Remedy: []fix.Command{inReport}}
 	for _, p := range bad {
-		nodes = append(nodes, p.node.Name)
+		if p.node != nil && p.Seconds <= bad[0].Seconds+aheadBy {
+			f.Nodes = append(f.Nodes, p.node.Name)
+		}
 	}
-	return &checks.Finding{Nodes: nodes, Summary: "the launcher fails before it starts a rank", Got: bad[0].complaint(), Want: "the launcher starts its ranks", Remedy: []fix.Command{inReport}}
+	return f
 }
 
 // inReport is the step for a failure whose reason only its output can show.
 var inReport = fix.Note("The whole output of the launchers and the stacks of the ranks are in the HTML report: add -o report.html")
+
+// kernelLog is the step for a process that ended and did not say why.
+var kernelLog = fix.On("sudo dmesg -T | tail -n 30").Remark("shows whether the kernel ended them").As(fix.Look)
 
 // complaint returns how a launcher ended, and the last line of its output.
 func (p program) complaint() string {
@@ -286,11 +302,17 @@ func (p program) complaint() string {
 
 // complains matches a line that says what went wrong. It does not match the lines of torchrun's
 // summary that only say where an error would be found.
-var complains = regexp.MustCompile(`(?i)error([^s_]|$)|fatal|cannot|can't|failed|no such|denied|killed|exitcode`)
+var complains = regexp.MustCompile(`(?i)error([^s_]|$)|fatal|cannot|can't|failed|invalid|no such|denied|killed|exitcode`)
+
+// isSource matches a line of a program in the traceback of its error.
+var isSource = regexp.MustCompile(`^([^\s:]+:)?\s{4,}\S`)
 
 // telling returns the last line of an output that says what went wrong, or else its last line.
 func telling(output string) (line string) {
 	for each := range strings.Lines(output) {
+		if isSource.MatchString(each) && line != "" {
+			continue
+		}
 		each = strings.TrimSpace(each)
 		_, behind, isLabelled := strings.Cut(each+" ", ": ") // pdsh puts the node's name before each line
 		if isEmpty := each == "" || isLabelled && strings.TrimSpace(behind) == ""; !isEmpty && (complains.MatchString(each) || !complains.MatchString(line)) {
@@ -305,11 +327,16 @@ func telling(output string) (line string) {
 
 // beforeMeeting blames nodes whose ranks failed by themselves before they met the others.
 func (s attempt) beforeMeeting() *checks.Finding {
-	return s.first(failedAlone)
+	return s.first(func(rank facts.RehearsedRank) bool {
+		return failedAlone(rank) || rank.End == facts.EndVanished && isEarly(rank)
+	})
 }
 
-func failedAlone(rank facts.RehearsedRank) bool {
-	return rank.End == facts.EndFailed && slices.Contains([]string{"start", facts.StageImport, "device"}, rank.Stage)
+func failedAlone(rank facts.RehearsedRank) bool { return rank.End == facts.EndFailed && isEarly(rank) }
+
+// isEarly reports whether a rank is in a stage before the ranks meet.
+func isEarly(rank facts.RehearsedRank) bool {
+	return slices.Contains([]string{"start", facts.StageImport, "device"}, rank.Stage)
 }
 
 // first returns the finding for the ranks that fail like the first rank that a rule accepts: in the
@@ -326,18 +353,72 @@ func (s attempt) first(accepts func(facts.RehearsedRank) bool) *checks.Finding {
 	if first == nil {
 		return nil
 	}
-	f := &checks.Finding{Summary: "a rank fails in the stage " + first.Stage, Got: cmp.Or(first.Error, first.End), Want: "every rank finishes", WouldSee: first.Error, Remedy: []fix.Command{inReport}}
+	ahead := aheadBy
+	if first.End == facts.EndVanished {
+		ahead = vanishAheadBy
+	}
+	f := &checks.Finding{Summary: "a rank fails in the stage " + first.Stage, Got: cmp.Or(first.Error, first.End) + placeOf(first), Want: "every rank finishes", WouldSee: first.Error, Remedy: []fix.Command{inReport}}
+	if first.End == facts.EndVanished {
+		f.Summary, f.Got = "a rank ends without an error message in the stage "+first.Stage, vanished
+		f.Remedy = append([]fix.Command{kernelLog}, f.Remedy...)
+	}
 	for _, node := range s.view.Nodes {
 		if slices.ContainsFunc(s.ranks[node], func(rank facts.RehearsedRank) bool {
-			return accepts(rank) && rank.Stage == first.Stage && rank.Error == first.Error && rank.At < first.At+aheadBy
+			return accepts(rank) && rank.Stage == first.Stage && rank.Error == first.Error && rank.At < first.At+ahead
 		}) {
 			f.Nodes = append(f.Nodes, node.Name)
 		}
 	}
+	if first.End == facts.EndVanished {
+		f.Got += s.crash(f.Nodes[0])
+	}
 	return f
 }
 
-// endedFirst blames a node whose ranks were terminated before anything else failed.
+// crashed matches what Python says when a signal ends it, and the innermost line of its stack.
+var crashed = regexp.MustCompile(`Fatal Python error: ([^\n]+)(?s:.{0,999}?)File ("[^"\n]+", line \d+)`)
+
+// crash returns what the output of a node says about a process that a signal ended, "" for nothing.
+func (s attempt) crash(node string) string {
+	for _, p := range s.programs() {
+		output := p.Output
+		if p.node == nil {
+			output = s.linesOf(output, []string{node})
+		} else if p.node.Name != node {
+			continue
+		}
+		if found := crashed.FindStringSubmatch(output); found != nil {
+			return fmt.Sprintf(": %s, in %s", found[1], found[2])
+		}
+	}
+	return ""
+}
+
+// vanished is what was measured of a rank that said nothing.
+const vanished = "its process is gone"
+
+// placeOf returns where a rank failed: what it reports, or else the innermost line of its stack,
+// without which an error such as "Operation not permitted" says nothing. It is "" if the error has
+// no place.
+func placeOf(rank *facts.RehearsedRank) string {
+	switch known := rank.Stage == facts.StageImport || rank.Stage == "files"; {
+	case known && rank.Detail != "" && !strings.Contains(rank.Error, rank.Detail):
+		return ", in " + rank.Detail
+	case known && rank.Detail != "", len(rank.Error) > 80:
+		return ""
+	}
+	lines := text.Map(strings.Split(strings.TrimSpace(rank.Trace), "\n"), strings.TrimSpace)
+	for i := len(lines) - 2; i >= 0; i-- {
+		if file, where, isFrame := strings.Cut(strings.TrimPrefix(lines[i], "File \""), "\", line "); isFrame && strings.HasPrefix(lines[i], "File ") {
+			number, _, _ := strings.Cut(where, ",")
+			return fmt.Sprintf(", in %s, line %s: %s", file, number, lines[i+1])
+		}
+	}
+	return ""
+}
+
+// endedFirst blames a node whose ranks were terminated before anything else failed, or vanished at
+// about that time: the others see the end of a connection earlier than the node sees the process end.
 func (s attempt) endedFirst() *checks.Finding {
 	earliest := 0.0
 	for _, node := range s.view.Nodes {
@@ -348,15 +429,19 @@ func (s attempt) endedFirst() *checks.Finding {
 		}
 	}
 	f := s.first(func(rank facts.RehearsedRank) bool {
-		return (rank.End == facts.EndTerminated || rank.End == facts.EndAbandoned) && (earliest == 0 || rank.At+aheadBy < earliest)
+		return (rank.End == facts.EndTerminated || rank.End == facts.EndAbandoned) && (earliest == 0 || rank.At+aheadBy < earliest) ||
+			rank.End == facts.EndVanished && (earliest == 0 || rank.At < earliest+aheadBy)
 	})
-	if f == nil || len(f.Nodes) == len(s.view.Nodes) {
+	switch {
+	case f == nil || len(f.Nodes) == len(s.view.Nodes):
 		return nil
+	case strings.HasPrefix(f.Got, vanished):
+		return f
 	}
 	f.Summary, f.Want, f.WouldSee = "something on the node ends the ranks", "the ranks run until they finish", ""
 	f.Remedy = []fix.Command{
 		fix.On("ps -eo pid,user,etime,args --sort=-etime | tail -n 30").Remark("shows timeouts, limits and other programs around the login").As(fix.Look),
-		fix.On("sudo dmesg -T | tail -n 30").Remark("shows whether the kernel ended them").As(fix.Look),
+		kernelLog,
 	}
 	return f
 }
@@ -468,17 +553,11 @@ func (s attempt) failedLater() *checks.Finding {
 // launcherLater reports a launcher that failed although all its ranks finished, or did not say why
 // they ended.
 func (s attempt) launcherLater() *checks.Finding {
-	for _, p := range s.programs() {
-		if p.ExitCode == 0 || p.Problem == "still running" {
-			continue
-		}
-		f := &checks.Finding{Summary: "the launcher fails", Got: p.complaint(), Want: "exit code 0", Remedy: []fix.Command{inReport}}
-		if p.node != nil {
-			f.Nodes = []string{p.node.Name}
-		}
-		return f
+	f := s.firstLauncher(func(program) bool { return true })
+	if f != nil {
+		f.Summary, f.Want = "the launcher fails", "exit code 0"
 	}
-	return nil
+	return f
 }
 
 // stages returns how far the ranks of each node came.
@@ -504,22 +583,49 @@ func (s attempt) stages() string {
 // explained completes a finding with the cause that the output shows. If another check has failed
 // on these nodes, the finding shares that check's cause.
 func (s attempt) explained(f checks.Finding) checks.Finding {
-	causes := s.view.Head.Rehearsed.Causes
-	if f.Nodes == nil && len(causes) > 0 {
-		f.Nodes = s.known(causes[0].Nodes)
+	cause := s.causeOf(&f)
+	if named := speaks.FindStringSubmatch(f.Got); f.Nodes == nil && named != nil {
+		f.Nodes = s.known(named[1:])
 	}
-	cause := ""
-	if len(causes) > 0 {
-		cause = causes[0].Check
-		f.Got += "; the output shows: " + causes[0].Summary
-		var remedy []fix.Command
-		for _, line := range causes[0].Fix {
-			remedy = append(remedy, fix.Said(line))
-		}
-		f.Remedy = append(remedy, f.Remedy...)
+	if cause == nil {
+		f.SharesCause = s.sharedWith(f.Nodes, "")
+		return f
 	}
-	f.SharesCause = s.sharedWith(f.Nodes, cause)
+	f.Got += "; the output shows: " + cause.Summary
+	var remedy []fix.Command
+	for _, line := range cause.Fix {
+		remedy = append(remedy, fix.Said(line))
+	}
+	f.Remedy = append(remedy, f.Remedy...)
+	f.SharesCause = s.sharedWith(f.Nodes, cause.Check)
 	return f
+}
+
+// speaks matches the complaint of a launcher in which pdsh or Open MPI names the node that it is from.
+var speaks = regexp.MustCompile(`: (?:pdsh@\S+: )?\[?([^\s:\[\]]+)(?::\d+\]|: )`)
+
+// waits matches the error of a rank that waited for others in vain.
+var waits = regexp.MustCompile(`(?i)time[d-]? ?out`)
+
+// causeOf returns the first cause that the output shows for the blamed nodes, nil for none. What
+// it shows for other nodes is the effect on them. It is the reverse if the blamed ranks only waited
+// in vain: then the finding moves to the nodes of the cause.
+func (s attempt) causeOf(f *checks.Finding) *facts.RehearsedCause {
+	causes := s.view.Head.Rehearsed.Causes
+	for i := range causes {
+		nodes := s.known(causes[i].Nodes)
+		if f.Nodes == nil {
+			f.Nodes = nodes
+		}
+		if len(nodes) == 0 || slices.ContainsFunc(nodes, func(node string) bool { return slices.Contains(f.Nodes, node) }) {
+			return &causes[i]
+		}
+	}
+	if len(causes) > 0 && waits.MatchString(f.WouldSee) {
+		f.Nodes = s.known(causes[0].Nodes)
+		return &causes[0]
+	}
+	return nil
 }
 
 // known returns the nodes of the launch with the given names or short names.

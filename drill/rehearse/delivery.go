@@ -12,12 +12,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"preflight/drill/smoke"
@@ -80,15 +82,23 @@ type rehearsal struct {
 	before smoke.Segments // shared memory that existed before the rehearsal
 
 	mu      sync.Mutex
-	read    map[string]int // how many bytes of each rank's file were read
-	program *Program       // nil if none was started
+	ranks   map[string]*said // what was read from each rank's file
+	program *Program         // nil if none was started
 	isOver  bool
+}
+
+// said is what is known about a rank.
+type said struct {
+	read    int    // how many bytes of its file were read
+	last    Line   // the last line of its file
+	alive   bool   // whether this process has seen it alive
+	elastic string // the directory that torchrun made for it and does not remove, "" for none
 }
 
 // Hold delivers the script and reports, and then reports everything new until ctx ends. Then it
 // ends all processes of the rehearsal and removes its files, unless a [Control] has done so.
 func (p Delivery) Hold(ctx context.Context, report func(Report) error) error {
-	own := &rehearsal{Delivery: p, read: map[string]int{}, before: smoke.SharedMemory(shm)}
+	own := &rehearsal{Delivery: p, ranks: map[string]*said{}, before: smoke.SharedMemory(shm)}
 	if err := own.deliver(); err != nil {
 		return report(Report{Undelivered: err.Error()})
 	}
@@ -113,7 +123,7 @@ func (p Delivery) Hold(ctx context.Context, report func(Report) error) error {
 		}
 		own.mu.Lock()
 		fresh := Report{Ended: !own.isOver && own.program != nil && own.program.HasEnded()}
-		fresh.Lines = own.lines()
+		fresh.Lines = own.news()
 		own.mu.Unlock()
 		if len(fresh.Lines) > 0 || fresh.Ended && !told {
 			told = told || fresh.Ended
@@ -137,6 +147,30 @@ func (p *rehearsal) deliver() error {
 	return err
 }
 
+// news returns the new lines of the ranks, with a line for each rank that has vanished. A process
+// that a signal ends, or that leaves without running Python's handlers, has no last words. A rank
+// that was never seen alive may be in another process table, and nothing is said about it.
+func (p *rehearsal) news() (all []Line) {
+	var gone []*said
+	for _, rank := range p.ranks {
+		if err := syscall.Kill(rank.last.PID, 0); err == nil {
+			if !rank.alive {
+				rank.alive, rank.elastic = true, elastic(rank.last.PID)
+			}
+		} else if rank.alive && errors.Is(err, syscall.ESRCH) && !p.isOver {
+			gone = append(gone, rank)
+		}
+	}
+	all = p.lines() // only now, so that the last words of those that are gone are read first
+	for _, rank := range gone {
+		if rank.last.Event != "failed" && rank.last.Event != "ended" {
+			rank.last.Event, rank.last.How = "ended", facts.EndVanished
+			all = append(all, rank.last)
+		}
+	}
+	return all
+}
+
 // lines returns the complete lines that the ranks have written since the last call.
 func (p *rehearsal) lines() (all []Line) {
 	files, _ := filepath.Glob(filepath.Join(p.own(), "rank-*")) // never fails, because the ID has no special character
@@ -145,17 +179,23 @@ func (p *rehearsal) lines() (all []Line) {
 		if err != nil {
 			continue // removed since
 		}
-		_, _ = file.Seek(int64(p.read[name]), io.SeekStart)
+		rank := p.ranks[name]
+		if rank == nil {
+			rank = &said{}
+			p.ranks[name] = rank
+		}
+		_, _ = file.Seek(int64(rank.read), io.SeekStart)
 		text, _ := io.ReadAll(io.LimitReader(file, 256<<10)) // the rest comes with the next look
 		file.Close()
 		for line := range bytes.Lines(text) {
 			if !bytes.HasSuffix(line, []byte("\n")) {
 				break
 			}
-			p.read[name] += len(line)
+			rank.read += len(line)
 			var l Line
 			if json.Unmarshal(line, &l) == nil {
 				l.PID, _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(name), "rank-"))
+				rank.last = l
 				all = append(all, l)
 			}
 		}
@@ -221,6 +261,13 @@ func (p *rehearsal) end() (done Result) {
 	wasRunning := p.program != nil && !p.program.HasEnded()
 	swept := Sweep(p.ID)
 	done.Ending, done.Left = swept.Ended, swept.Left
+	for _, rank := range p.ranks {
+		if rank.elastic != "" {
+			if err := os.RemoveAll(rank.elastic); err != nil {
+				done.Left = append(done.Left, err.Error())
+			}
+		}
+	}
 	if p.program != nil {
 		p.program.await(2 * time.Second)
 		done.Program = p.program.Facts()

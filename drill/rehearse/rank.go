@@ -27,6 +27,7 @@ type Parameters struct {
 	// MPI takes the rank's numbers from the variables of Open MPI, MPICH or Slurm where they are unset.
 	MPI         bool     `json:"mpi"`
 	Directories []string `json:"directories"` // absolute; the rank writes and removes a file in each
+	Outputs     []string `json:"outputs"`     // absolute; the same for those that exist
 	Bytes       int64    `json:"bytes"`       // size of the large all-reduce, 0 for 64 MiB
 }
 

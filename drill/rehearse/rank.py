@@ -230,6 +230,10 @@ def harmless(value):
         getattr(value, "__module__", "") in ("posixpath", "genericpath")
 
 
+DYNAMIC = {"__dict__", "__getattr__", "exec", "globals", "locals", "modules", "setattr", "vars"}  # names of what may add names to a module
+MODULE = {"__builtins__", "__cached__", "__doc__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__"}
+
+
 class Unclear(Exception):
     """An expression that is not computed here."""
 
@@ -268,17 +272,38 @@ def catches(handler, error):
     return any(kind is None or getattr(kind, "attr", getattr(kind, "id", "")) in bases for kind in kinds)
 
 
+def bound(tree):
+    """The names that a module may have; None if that cannot be told from its text."""
+    names = set()
+    for node in ast.walk(tree):
+        name = getattr(node, "id", getattr(node, "attr", getattr(node, "name", "")))
+        if name in DYNAMIC:
+            return None
+        if isinstance(node, ast.alias):
+            if node.name == "*":
+                return None
+            name = node.asname or node.name.split(".")[0]
+        elif isinstance(node, ast.Global):
+            names.update(node.names)
+        elif isinstance(node, ast.Attribute) or isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            continue
+        if name:
+            names.add(name)
+    return names
+
+
 class Reader:
     """Follows what a script imports at its top. It reads the user's own modules and does not run
     them, because that may start a training. It imports the others."""
 
     def __init__(self):
-        self.followed, self.doubts, self.installed = set(), [], {}
+        self.followed, self.doubts, self.installed, self.bound = set(), [], {}, {}
         self.error, self.place = None, ""  # the innermost import that failed
 
     def read(self, name, path, package):
         with open(path, "rb") as f:
             tree = ast.parse(importlib.util.decode_source(f.read()), path)
+        self.bound[name] = bound(tree), path
         self.run(tree.body, path, {"__name__": name, "__file__": path, "__package__": package})
 
     def run(self, body, path, names, caught=None):
@@ -387,6 +412,10 @@ class Reader:
             names.pop(alias.asname or alias.name, None)
             if inside and importlib.machinery.PathFinder.find_spec(base + "." + alias.name, inside):
                 self.follow(base + "." + alias.name)
+                continue
+            known, where = self.bound.get(base, (None, ""))
+            if known is not None and alias.name not in known | MODULE | {"*"}:
+                raise ImportError("cannot import name %r from %r (%s)" % (alias.name, base, where), name=base, path=where)
 
     def execute(self, node, path, names):
         exec(compile(ast.Module(body=[node], type_ignores=[]), path, "exec"), names)
@@ -624,7 +653,7 @@ def load():
 
 def write_files():
     global detail
-    for directory in P.get("directories") or ():
+    for directory in (P.get("directories") or []) + [d for d in P.get("outputs") or [] if os.path.isdir(d)]:
         detail = directory
         while not os.path.exists(directory):  # the training creates it
             directory = os.path.dirname(directory)

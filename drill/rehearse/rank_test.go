@@ -165,6 +165,11 @@ func TestImports(t *testing.T) {
 	}{
 		{"nothing", map[string]string{"train.py": own}, "", "", "", ""},
 		{"own modules are not run", map[string]string{"train.py": "import a.b\nfrom a import c\n", "a/__init__.py": own, "a/b.py": own, "a/c.py": own}, "", "", "", ""},
+		{"a name that an own module lacks", map[string]string{"train.py": "import os\nfrom a import g\n", "a.py": own + "def f(): pass\n"}, "", "cannot import name 'g' from 'a' ({DIR}/a.py)", "line 2 of {DIR}/train.py", ""},
+		{"a name that an own package lacks", map[string]string{"train.py": "from a import g\n", "a/__init__.py": own + "f = 1\n"}, "", "cannot import name 'g' from 'a'", "line 1", ""},
+		{"names that own modules have", map[string]string{"train.py": "from a import f, G, h, i, j, k, l, __file__\nfrom p import q, r\nfrom b import *\n", "b.py": own,
+			"a.py": own + "import h, os.path as i\nasync def f():\n  global l\n  l = 1\nclass G: pass\ntry: j: int = 1\nexcept OSError: (k, _) = 1, 2\n", "h.py": own, "p/__init__.py": own + "from .q import s as r\n", "p/q.py": "s = 1\n"}, "", "", "", ""},
+		{"names that a module adds by itself", map[string]string{"train.py": "from a import x\nfrom b import y\nfrom c import z\n", "a.py": own + "globals().update(x=1)\n", "b.py": own + "from c import *\n", "c.py": own + "def __getattr__(name): return 1\n"}, "", "", "", ""},
 		{"what own modules import is", map[string]string{"train.py": "import a\n", "a.py": own + "import gone\n"}, "", "No module named 'gone'", "line 2 of {DIR}/a.py", ""},
 		{"relative imports", map[string]string{"train.py": "from a.b import c\n", "a/__init__.py": "", "a/b.py": "from . import c\nfrom .c import d\n", "a/c.py": "import gone\n"}, "", "'gone'", "line 1 of {DIR}/a/c.py", ""},
 		{"a relative import of the script", map[string]string{"train.py": "from . import a\n", "a.py": ""}, "", "attempted relative import", "line 1 of {DIR}/train.py", ""},
@@ -227,7 +232,7 @@ func TestImports(t *testing.T) {
 			if c.failed == "" && (err != nil || last.Event != "ended" || last.How != "finished") {
 				t.Errorf("got %v, %+v\n%s", err, last, output)
 			}
-			if c.failed != "" && (err == nil || last.Event != "failed" || last.Stage != "import" || !strings.Contains(last.Error, c.failed) || !strings.Contains(last.Detail, in(c.place))) {
+			if c.failed != "" && (err == nil || last.Event != "failed" || last.Stage != "import" || !strings.Contains(last.Error, in(c.failed)) || !strings.Contains(last.Detail, in(c.place))) {
 				t.Errorf("got %v, %+v; want %q in %q\n%s", err, last, c.failed, in(c.place), output)
 			}
 			if c.failed != "" && !bytes.Contains(output, []byte("Traceback")) {
@@ -265,7 +270,7 @@ func tree(t *testing.T, p place) (paths []string) {
 func TestStages(t *testing.T) {
 	t.Parallel()
 	p := prepare(t, map[string]string{"train.py": "", "out/x": ""})
-	cmd := p.command(t, Parameters{ID: "x", Script: p.user("train.py"), Bytes: 40, MPI: true, Directories: []string{p.user("out"), p.user("out/new/one")}},
+	cmd := p.command(t, Parameters{ID: "x", Script: p.user("train.py"), Bytes: 40, MPI: true, Directories: []string{p.user("out"), p.user("out/new/one")}, Outputs: []string{p.user("out/x"), "/dev/null/x"}},
 		"RANK=", "MASTER_ADDR=10.0.0.1", "LOCAL_RANK=", "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=1")
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.Contains(v, "RANK=") && !strings.HasPrefix(v, "OMPI") })
 	before := tree(t, p)
@@ -311,6 +316,7 @@ func TestFailures(t *testing.T) {
 		{"wrong sum", Parameters{}, "if len(tensor) > 1: tensor[7] = 2.0", "large", "ArithmeticError: 1 of 10 elements are wrong: element 7 is 2.0, not 1"},
 		{"not a number", Parameters{}, "tensor[0] = float('nan')", "small", "ArithmeticError: 1 of 1 elements are wrong: element 0 is nan, not 1"},
 		{"long words", Parameters{}, `raise OSError("\u00e4" * 9000)`, "small", "OSError: \u00e4\u00e4\u00e4"},
+		{"an output that takes no file", Parameters{Outputs: []string{"/proc/self/fdinfo"}}, "", "files", "/proc/self/fdinfo"},
 		{"a directory that is a file", Parameters{Directories: []string{"/dev/null/x"}}, "", "files", "/dev/null/x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -137,11 +137,9 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 		if err == nil {
 			err = errors.New("it ran and printed nothing that was asked")
 		}
-		python.Problem = hostsys.Complaint(stderr, err)
+		python.Problem = cmp.Or(fatalError(stderr), hostsys.Complaint(stderr, err))
 		if home := o.Getenv("PYTHONHOME"); home != "" {
-			_, fatal, _ := strings.Cut(stderr, "Fatal Python error: ")
-			fatal, _, _ = strings.Cut(fatal, "\n")
-			python.Problem = "PYTHONHOME=" + home + ": " + cmp.Or(fatal, python.Problem)
+			python.Problem = "PYTHONHOME=" + home + ": " + python.Problem
 		}
 		return python, nil
 	}
@@ -183,6 +181,19 @@ func scripts(o machine.Options) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// fatalError returns why an interpreter did not start, with the exception if there is one, "" if
+// stderr does not say. The last line, "<no Python frame>", says nothing.
+func fatalError(stderr string) string {
+	_, fatal, _ := strings.Cut(stderr, "Fatal Python error: ")
+	fatal, rest, _ := strings.Cut(fatal, "\n")
+	_, rest, _ = strings.Cut(rest, "Python runtime state: ")
+	_, rest, _ = strings.Cut(rest, "\n")
+	if exception, _, _ := strings.Cut(rest, "\n"); fatal != "" && exception != "" && !strings.HasPrefix(exception, "Current thread") {
+		fatal += ": " + exception
+	}
+	return fatal
 }
 
 // findInterpreter sets Path, Found and, if there is more to report, Problem. If no interpreter was
