@@ -182,6 +182,7 @@ func (p *rehearsal) lines() (all []Line) {
 		rank := p.ranks[name]
 		if rank == nil {
 			rank = &said{}
+			rank.last.PID, _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(name), "rank-"))
 			p.ranks[name] = rank
 		}
 		_, _ = file.Seek(int64(rank.read), io.SeekStart)
@@ -194,7 +195,7 @@ func (p *rehearsal) lines() (all []Line) {
 			rank.read += len(line)
 			var l Line
 			if json.Unmarshal(line, &l) == nil {
-				l.PID, _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(name), "rank-"))
+				l.PID = rank.last.PID
 				rank.last = l
 				all = append(all, l)
 			}

@@ -33,7 +33,7 @@ func TestVanished(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		fmt.Fprintln(file, text)
+		fmt.Fprint(file, text)
 	}
 	for i := range 2 {
 		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
@@ -42,13 +42,18 @@ func TestVanished(t *testing.T) {
 			t.Fatal(err)
 		}
 		ranks = append(ranks, cmd)
-		say(i, fmt.Sprintf(`{"event": "begin", "stage": "import", "rank": "%d"}`, i))
+		say(i, "")
 	}
-	p.news() // the first look reads their files, the second sees them alive
+	p.news() // the first look finds their files, the second sees them alive
+	p.news()
+	for i := range ranks {
+		say(i, fmt.Sprintf(`{"event": "begin", "stage": "import", "rank": "%d"}`+"\n", i))
+	}
+	p.news()
 	if lines := p.news(); len(lines) != 0 {
 		t.Errorf("got %+v of ranks that run", lines)
 	}
-	say(1, `{"event": "failed", "stage": "import", "rank": "1"}`)
+	say(1, `{"event": "failed", "stage": "import", "rank": "1"}`+"\n")
 	for _, cmd := range ranks {
 		cmd.Process.Kill()
 		cmd.Wait()
