@@ -154,7 +154,7 @@ func (o *rehearsal) leavesNothing(t *testing.T) {
 			}
 		}
 		for _, n := range o.hosts.Machines() {
-			found, err := n.Command(t.Context(), "sh", "-c", "ls -d /dev/shm/preflight-* /dev/shm/torch_* 2>/dev/null; ls /tmp | grep -e ^preflight- -e ^torchelastic_").Output()
+			found, err := n.Command(t.Context(), "sh", "-c", "ls -d /dev/shm/preflight-* /dev/shm/torch_* 2>/dev/null; ls /tmp | grep ^preflight-").Output()
 			if text := strings.TrimSpace(string(found)); text != "" {
 				left = append(left, n.Name+": "+text)
 			}
