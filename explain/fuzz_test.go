@@ -51,7 +51,7 @@ func FuzzExplain(f *testing.F) {
 
 // worked returns the processor time of this process. Elapsed time would also depend on what else
 // the machine does.
-func worked(t *testing.T) time.Duration {
+func worked(t testing.TB) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -123,7 +123,7 @@ func (m *matcher) take(l scanned) {
 	}
 	var goesOn *furtherLines
 	if exception != "" {
-		goesOn = m.followLines(l.line)
+		goesOn = m.followLines(l.line, l.text[:len(l.text)-len(message)])
 	}
 	known := false
 	for _, p := range l.possible() {
@@ -170,7 +170,10 @@ const undecided = 3
 // settle reports exceptions without a signature. It waits until an exception can no longer be the
 // start of a message and has not led to another exception.
 func (m *matcher) settle(text []byte) {
-	if len(m.own) > 0 && chains(text) {
+	if len(m.own) == 0 {
+		return
+	}
+	if chains(text) {
 		_, who := peel(string(text))
 		m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.node == cmp.Or(who.node, m.node) && e.rank == who.rank })
 	}

@@ -68,21 +68,21 @@ func peelOne(text string, who *speaker) (rest string, found bool) {
 		if match == nil {
 			continue
 		}
-		values := *who
+		values, named := *who, false
 		for i, name := range d.SubexpNames() {
 			if name == "" || match[2*i] < 0 {
 				continue
 			}
 			switch value := text[match[2*i]:match[2*i+1]]; name {
 			case "node":
-				values.node = value
+				values.node, named = value, true
 			case "rank":
 				values.rank = value
 			case "local":
 				values.local = value
 			}
 		}
-		if notNodes.MatchString(values.node) {
+		if named && notNodes.MatchString(values.node) {
 			continue
 		}
 		*who = values

@@ -131,7 +131,8 @@ func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
 				}
 			}
 		}
-		if _, vain := known[alike+2]; !vain && (l.first == nil || l.first.Kind == Alarm || l.first.Kind == Summary) && !l.mend(append(torn, l.candidates...)) && len(known) < mostKnown {
+		// A log with this many different lines was not copied by hand.
+		if _, vain := known[alike+2]; !vain && len(known) < mostKnown && (l.first == nil || l.first.Kind == Alarm || l.first.Kind == Summary) && !l.mend(append(torn, l.candidates...)) {
 			known[alike+2] = nil
 		}
 	}
@@ -170,13 +171,13 @@ func (p *pattern) mended(text string) (whole []string) {
 		return nil
 	}
 	for missing := 1; missing <= mostTorn; missing++ {
-		for _, end := range p.ends {
+		for _, end := range p.says.Ends {
 			// A number is not completed: it has another meaning.
 			if keep := len(end) - missing; enough(end, keep) && !digit(end[keep]) && strings.HasSuffix(text, end[:keep]) {
 				whole = append(whole, text+end[keep:])
 			}
 		}
-		for _, start := range p.starts {
+		for _, start := range p.says.Starts {
 			if len(start)-missing >= 3 && strings.HasPrefix(text, start[missing:]) {
 				whole = append(whole, start[:missing]+text)
 			}
@@ -194,8 +195,12 @@ func (m matched) first(digest uint64, candidates []*pattern, text []byte) *patte
 	}
 	first, ok := m[digest]
 	if !ok {
-		message, _ := peel(string(text))
-		if first = firstOf(candidates, message); len(m) < mostKnown {
+		whole := string(text)
+		if slices.ContainsFunc(candidates, func(p *pattern) bool { return p.says.May(whole) }) {
+			message, _ := peel(whole)
+			first = firstOf(candidates, message)
+		}
+		if len(m) < mostKnown {
 			m[digest] = first
 		}
 	}
@@ -291,9 +296,12 @@ const gram = 4
 // pattern has literal text without which the pattern cannot match. Few lines of a log contain such
 // text, and only these lines are matched with regular expressions.
 type index struct {
-	maybe [1 << 16]bool // whether some literal contains a gram, by the hash of the gram
-	exact map[uint32][]entry
+	maybe [1 << hashed / 64]uint64 // bits: whether some literal contains a gram, by the hash of the gram
+	exact [1 << hashed / 4][]entry // literals by the hash of their gram, without its last two bits
 }
+
+// hashed is the number of bits of a hash. The bits of index.maybe fit into the cache of a processor.
+const hashed = 18
 
 type entry struct {
 	literal string
@@ -308,12 +316,14 @@ func (x *index) add(literal string, p *pattern) {
 			best = offset
 		}
 	}
-	key := binary.LittleEndian.Uint32([]byte(literal[best : best+gram]))
-	x.maybe[hash(key)] = true
-	x.exact[key] = append(x.exact[key], entry{literal, best, p})
+	key := hash([]byte(literal[best:]))
+	x.maybe[key/64] |= 1 << (key % 64)
+	x.exact[key/4] = append(x.exact[key/4], entry{literal, best, p})
 }
 
-func hash(key uint32) uint16 { return uint16((key * 2654435761) >> 16) }
+func hash(text []byte) uint32 {
+	return binary.LittleEndian.Uint32(text) * 2654435761 >> (32 - hashed)
+}
 
 // commonness guesses how often a gram occurs. It assumes that digits, spaces and the frequent
 // letters of English occur often, and capitals and most signs rarely.
@@ -365,11 +375,11 @@ func (x *index) across(text []byte, seam int) (found []*pattern) {
 // may be missing before the text or after it.
 func (x *index) each(text []byte, cut int, found func(p *pattern, from, to int)) {
 	for i := 0; i+gram <= len(text); i++ {
-		key := binary.LittleEndian.Uint32(text[i:])
-		if !x.maybe[hash(key)] {
+		key := hash(text[i:])
+		if x.maybe[key/64]>>(key%64)&1 == 0 {
 			continue
 		}
-		for _, e := range x.exact[key] {
+		for _, e := range x.exact[key/4] {
 			from := i - e.offset
 			to := from + len(e.literal)
 			before, after := max(0, -from), max(0, to-len(text))

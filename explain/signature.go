@@ -85,9 +85,7 @@ type Signature struct {
 // pattern is one expression of a signature.
 type pattern struct {
 	*Signature
-	says   *regexp.Regexp
-	starts []string
-	ends   []string
+	says   literal.Expression
 	order  int  // position in the catalogue: the first of two matches wins
 	counts bool // the pattern looks for certain digits, not only for any number
 }
@@ -145,7 +143,7 @@ var tables = sync.OnceValue(func() (t struct {
 var Load = sync.OnceValues(func() (*Catalogue, error) { return load(data) })
 
 func load(files fs.FS) (*Catalogue, error) {
-	c := &Catalogue{causes: map[string]*Cause{}, index: &index{exact: map[uint32][]entry{}}}
+	c := &Catalogue{causes: map[string]*Cause{}, index: &index{}}
 	if err := decode(files, "causes.yaml", &c.Causes); err != nil {
 		return nil, err
 	}
@@ -195,7 +193,7 @@ func (c *Catalogue) add(s *Signature) error {
 		if err != nil {
 			return err
 		}
-		p := &pattern{s, says.Regexp, says.Starts, says.Ends, c.patterns, numbers.MatchString(text)}
+		p := &pattern{s, says, c.patterns, numbers.MatchString(text)}
 		for _, text := range says.Literals {
 			c.index.add(text, p)
 		}
@@ -226,7 +224,7 @@ func (p *pattern) silent() bool {
 
 // matches reports whether a message matches and no expression of Unless does.
 func (p *pattern) matches(text string) bool {
-	return p.says.MatchString(text) && !p.exempted(text)
+	return p.says.May(text) && p.says.MatchString(text) && !p.exempted(text)
 }
 
 func (s *Signature) exempted(text string) bool {
@@ -235,6 +233,9 @@ func (s *Signature) exempted(text string) bool {
 
 // match returns where the pattern matches the text, and the values of its groups.
 func (p *pattern) match(text string) (at, end int, values map[string]string, ok bool) {
+	if !p.says.May(text) {
+		return 0, 0, nil, false
+	}
 	found := p.says.FindStringSubmatchIndex(text)
 	if found == nil || p.exempted(text) {
 		return 0, 0, nil, false

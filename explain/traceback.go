@@ -33,6 +33,9 @@ type writer struct {
 }
 
 func writerBehind(prefix []byte) writer {
+	if len(prefix) == 0 {
+		return writer{}
+	}
 	_, who := peel(string(prefix) + "x")
 	return writer{bytes.Clone(prefix), logtext.HasTime(append(slices.Clip(prefix), "   "...)), who}
 }
@@ -61,11 +64,17 @@ var (
 	// chained lists the lines that Python prints between an exception and the exception that
 	// followed from it. The following exception ends the program.
 	chained = [][]byte{[]byte("During handling of the above exception"), []byte("The above exception was the direct cause")}
-	// exception matches the last line of a traceback. It does not match lines of other writers in
-	// between, such as "INFO:root:loading". It relies on the capitals in class names, and on the
+	// class matches what comes before the colon on the last line of a traceback. It does not match
+	// lines of other writers in between, such as "INFO:root:loading". It relies on the capitals in class names, and on the
 	// typical last word of class names without a module.
-	exception = regexp.MustCompile(`^(?:(?:[A-Za-z_]\w*\.)+[A-Z_]\w*[a-z]\w*|Exception|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Failure))(?::|$)`)
+	class = regexp.MustCompile(`^(?:(?:[A-Za-z_]\w*\.)+[A-Z_]\w*[a-z]\w*|Exception|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Failure))$`)
 )
+
+// exception reports whether a line is the last line of a traceback.
+func exception(text []byte) bool {
+	name, _, _ := bytes.Cut(text, []byte(":"))
+	return len(name) > 0 && bytes.IndexByte(name, ' ') < 0 && class.Match(name)
+}
 
 // loose matches the last line of an exception whose other lines are not in the log, as in excerpts
 // and in launchers' reports.
@@ -93,7 +102,7 @@ func (t *tracebacks) take(r *recent, text []byte) string {
 	for i := range t.open {
 		o := &t.open[i]
 		o.lines++
-		if rest, ours := o.rest(text); ours && !margin(rest) && exception.Match(rest) {
+		if rest, ours := o.rest(text); ours && !margin(rest) && exception(rest) {
 			muted := o.muted
 			if t.open = slices.Delete(t.open, i, i+1); muted {
 				return ""
@@ -183,11 +192,11 @@ const (
 var another = regexp.MustCompile(`^(?:frame #\d+: |Exception raised from |[^\pL\pN]*$)|%\|`)
 
 // followLines begins to collect the further lines of an exception that ends on this line.
-func (m *matcher) followLines(l line) *furtherLines {
+func (m *matcher) followLines(l line, prefix []byte) *furtherLines {
 	if len(m.telling) >= mostTelling || len(m.seen.occurrences) >= mostHeard {
 		return nil
 	}
-	t := &furtherLines{writer: writerBehind(decoration(l.text)), first: l.number, last: l.number}
+	t := &furtherLines{writer: writerBehind(prefix), first: l.number, last: l.number}
 	m.telling = append(m.telling, t)
 	return t
 }
@@ -208,7 +217,7 @@ func (t *furtherLines) goesOn(l line) bool {
 		return true // another rank wrote this line
 	case len(t.prefix) == 0 && l.number > t.last+1: // an empty line came in between
 		return false
-	case t.timed && !margin(rest), len(decoration(rest)) > 0, another.Match(rest), exception.Match(rest), loose.Match(rest), bytes.Contains(rest, tracebackHead), chains(rest):
+	case t.timed && !margin(rest), len(decoration(rest)) > 0, another.Match(rest), exception(rest), loose.Match(rest), bytes.Contains(rest, tracebackHead), chains(rest):
 		return false
 	}
 	t.last = l.number

@@ -19,11 +19,40 @@ type Expression struct {
 	*regexp.Regexp
 	Literals     []string
 	Starts, Ends []string // literals with which a match can begin and end
+	parts        [][]string
 }
 
-// May reports whether a text may match.
+// May reports whether a text may match: one literal of each part must follow one of the part
+// before. This takes a tenth of the time of matching.
 func (e Expression) May(text string) bool {
-	return slices.ContainsFunc(e.Literals, func(literal string) bool { return strings.Contains(text, literal) })
+	for _, part := range e.parts {
+		end := -1
+		for _, literal := range part {
+			if at := strings.Index(text, literal); at >= 0 && (end < 0 || at+len(literal) < end) {
+				end = at + len(literal)
+			}
+		}
+		if end < 0 {
+			return false
+		}
+		text = text[end:]
+	}
+	return true
+}
+
+// inOrder returns the sets of literals of which every match contains one each, in this order.
+func inOrder(re *syntax.Regexp) (parts [][]string) {
+	switch re.Op {
+	case syntax.OpConcat, syntax.OpCapture:
+		for _, sub := range re.Sub {
+			parts = append(parts, inOrder(sub)...)
+		}
+	default:
+		if literals := required(re, 1); literals != nil {
+			parts = append(parts, literals)
+		}
+	}
+	return parts
 }
 
 // Parse compiles an expression. It returns an error unless every match contains a literal of at
@@ -37,7 +66,7 @@ func Parse(text string, least int) (Expression, error) {
 	if len(literals) == 0 {
 		return Expression{}, fmt.Errorf("%q has no text of %d bytes that is always there (case matters)", text, least)
 	}
-	return Expression{regexp.MustCompile(text), literals, edges(parsed, false), edges(parsed, true)}, nil
+	return Expression{regexp.MustCompile(text), literals, edges(parsed, false), edges(parsed, true), inOrder(parsed)}, nil
 }
 
 // required returns a set of literals such that every match contains at least one of them. It
