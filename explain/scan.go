@@ -170,6 +170,7 @@ func (p *pattern) mended(text string) (whole []string) {
 	if p.Kind == Alarm || p.Kind == Success {
 		return nil
 	}
+	exception := loose.MatchString(text) // nothing is missing before an exception
 	for missing := 1; missing <= mostTorn; missing++ {
 		for _, end := range p.says.Ends {
 			// A number is not completed: it has another meaning.
@@ -178,7 +179,7 @@ func (p *pattern) mended(text string) (whole []string) {
 			}
 		}
 		for _, start := range p.says.Starts {
-			if len(start)-missing >= 3 && strings.HasPrefix(text, start[missing:]) {
+			if !exception && len(start)-missing >= 3 && strings.HasPrefix(text, start[missing:]) {
 				whole = append(whole, start[:missing]+text)
 			}
 		}
