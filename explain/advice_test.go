@@ -67,6 +67,8 @@ func TestNames(t *testing.T) {
 		{"w3: 已杀死\n", "host-oom-killed", "killed from outside", "the OOM killer"},
 		{"terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at pair.cc:510] op.preamble.length <= op.nbytes. 8 vs 4\n", "collective-desync", "got 8 bytes and expected 4", "NCCL"},
 		{"  Communicator ranks have different AllReduce operation counts\n", "collective-timeout", "preflight hang", "docker"},
+		{"  Process 3711 on node 10.0.0.2 managing GPU 3\n", "peer-exited", "some ranks of 10.0.0.2", "docker"},
+		{"Exception: WorkerProc initialization failed due to an exception in a background process. See stack trace for root cause.\nConnectionError: ray client connection timeout\n", "master-unreachable", "Ray's head", "etcd"},
 		{"n1:42 NCCL DIAG [INFO] p2p: write mismatch srcRank=0 srcCudaDev=0 srcNvmlDev=0 dstRank=1 dstCudaDev=1\nRuntimeError: NCCL operation timed out\n", "gpu-p2p-broken", "rank 1 directly", "docker"},
 	} {
 		r := signatures(t).Explain([]Source{read("log", one.log)})
