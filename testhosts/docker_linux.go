@@ -63,7 +63,7 @@ mkdir -p home/train
 chown 1000:1000 home/train
 tar -c . | docker import - train >/dev/null`)
 	return func() error {
-		_, err := n.shell(`pid=$(cat /run/docker.pid); kill "$pid"; while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done`)
+		_, err := n.shell("kill $(cat /run/docker.pid); for i in $(seq 300); do [ -e /run/docker.pid ] || exit 0; sleep 0.1; done; echo dockerd does not end; exit 1")
 		return errors.Join(err, undo())
 	}, err
 }
@@ -75,7 +75,7 @@ func (n *Node) RunDocker(name string, options ...string) (Undo, error) {
 		path, _, _ := strings.Cut(dir, ":")
 		options = append(options, "--volume "+path+":"+dir)
 	}
-	_, err := n.shell("docker rm --force " + name + " >/dev/null 2>&1; docker run --detach --name " + name + " " + strings.Join(options, " ") + " train sleep infinity")
+	_, err := n.shell("docker rm --force " + name + " >/dev/null 2>&1; docker run --detach --stop-signal KILL --name " + name + " " + strings.Join(options, " ") + " train sleep infinity")
 	return func() error {
 		_, err := n.shell("docker rm --force " + name)
 		return err
