@@ -65,7 +65,7 @@ func TestDocker(t *testing.T) {
 		{"networks of their own", "w1 w2", fine[1:], in, []string{"fail nic-choice [w1 w2]", "fail master-address [w1 w2]"}, "docker run --network=host", fine},
 		{"a network of its own for rank 0", "w1", fine[1:], in, []string{"fail master-address [w1]", "warn host-names [w1]", "warn nic-choice [w1]"}, "docker run --network=host", fine},
 		{"a network of its own", "w2", fine[1:], in, []string{"warn host-names [w2]", "warn nic-choice [w2]"}, "docker run --network=host", fine},
-		{"a user", "w2", append(fine, "--user=1000"), in, []string{"warn disk-space [w2]"}, "give the user who launches write access", fine},
+		{"a user", "w2", append(fine, "--user=1000", "--volume=/root/.local:/home/train/.local:ro"), in, []string{"warn disk-space [w2]"}, "give the user who launches write access", fine},
 		{"a read-only root", "w2", append(fine, "--read-only"), in, []string{"unknown agent-start [w2]"}, "docker run --tmpfs /tmp:exec", append(fine, "--read-only", "--tmpfs=/tmp:exec", "--tmpfs=/root:exec")},
 		{"the hostname of all containers", "w1 w2", append(fine, "--hostname=trainer"), in, []string{"fail host-names [w1 w2]"}, "docker exec -i train", nil},
 	} {

@@ -238,7 +238,10 @@ func (m masterPlace) leadsNowhere(holder *facts.Node, address netip.Addr) bool {
 // isNear reports whether an address leads to the holder's peers, or shares a network with an
 // address of another node.
 func (m masterPlace) isNear(holder *facts.Node, address netip.Addr) bool {
-	if nccl.PeerAddress(holder).Address == m.Host && !remedy.IsApart(holder) {
+	if remedy.IsApart(holder) {
+		return false // the bridges of other machines often have addresses in the same network
+	}
+	if nccl.PeerAddress(holder).Address == m.Host {
 		return true
 	}
 	network, known := names.NetworkOf(holder, address.String())
