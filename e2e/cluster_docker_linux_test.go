@@ -144,12 +144,14 @@ func TestDocker(t *testing.T) {
 		log := run(first, "docker run --rm --network services train true 2>&1 && exit 1; exit 0")
 		explain := cluster.OnHead(t.Context(), binary(t), "explain", "--format", "json", "-")
 		explain.Stdin = strings.NewReader(log)
-		const again = "docker network rm services && docker network create --driver overlay --attachable services"
-		if out, _ := explain.Output(); !strings.Contains(string(out), strings.ReplaceAll(again, "&", `\u0026`)) && !strings.Contains(string(out), again) {
+		const again = "docker network rm services; docker network create --driver overlay --attachable services"
+		if out, _ := explain.Output(); !strings.Contains(string(out), again) {
 			t.Errorf("explain has no way out of %q: %s", log, out)
 		}
 		run(first, again)
 		for _, n := range cluster.Nodes {
+			// Docker waits 20 s for Swarm's manager, which a busy machine may exceed.
+			n.Run(t.Context(), "docker", "run", "--rm", "--network=services", "--volume=/usr:/usr:ro", "train", "true")
 			container(t, n.Name, []string{"--network=services", "--shm-size=1g", "--hostname=" + n.Name})
 		}
 		if report := judge(t, in); report.ExitCode != 0 || len(report.Findings) > 0 {
