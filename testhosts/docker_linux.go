@@ -104,16 +104,21 @@ func removeCgroups(cluster string) error {
 		})
 		slices.Reverse(dirs) // children first
 		for _, dir := range dirs {
-			err := unix.Rmdir(dir)
-			// The kernel frees a cgroup only after it has freed the processes that ended in it.
-			for tries := 0; errors.Is(err, unix.EBUSY) && tries < 200; tries++ {
-				time.Sleep(10 * time.Millisecond)
-				err = unix.Rmdir(dir)
-			}
-			all = errors.Join(all, err)
+			all = errors.Join(all, removeCgroup(dir, 200))
 		}
 		// This fails while other clusters have containers, which is fine.
-		_ = unix.Rmdir(filepath.Dir(top))
+		_ = removeCgroup(filepath.Dir(top), 5)
 	}
 	return all
+}
+
+// removeCgroup removes one cgroup. The kernel frees a cgroup only after it has freed the processes
+// that ended in it.
+func removeCgroup(dir string, tries int) error {
+	err := unix.Rmdir(dir)
+	for ; errors.Is(err, unix.EBUSY) && tries > 0; tries-- {
+		time.Sleep(10 * time.Millisecond)
+		err = unix.Rmdir(dir)
+	}
+	return err
 }
