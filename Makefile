@@ -29,7 +29,7 @@ N       ?= 4
 FUZZTIME ?= 10000x
 ORACLE  ?= .
 
-.PHONY: build cross deb rpm wheel archive gpu release release-check image nocgo demo test browser-test race lint docs site score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-docker setup-browser clean
+.PHONY: build cross deb rpm wheel archive gpu release release-check image nocgo demo test browser-test race lint docs site score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-demo setup-release setup-consumers setup-docker setup-browser clean
 
 build: $(BIN)/preflight
 
@@ -120,9 +120,13 @@ nocgo: setup
 	CGO_ENABLED=0 go vet ./probe/... ./portable/...
 	CGO_ENABLED=0 $(GOTEST) -parallel 8 ./probe/... ./portable/...
 
-# Installs with apt what demo, test and cluster need, and lists it.
+# Installs with apt what the tests need, and lists it. setup-demo installs only what demo and cluster
+# need.
 setup:
 	@sh testhosts/apt.sh || echo "continuing without them; what cannot run is reported"
+
+setup-demo:
+	@sh testhosts/apt.sh demo || echo "continuing without them; what cannot run is reported"
 
 setup-release:
 	@sh testhosts/apt.sh release || echo "continuing without them; what cannot be built is reported"
@@ -136,7 +140,7 @@ setup-docker:
 setup-browser:
 	@sh testhosts/apt.sh browser || echo "continuing without a browser; the tests that need one report it"
 
-demo: setup build
+demo: setup-demo build
 	bin/preflight demo
 
 # make lint vets all code, so the tests do not vet it again. With GOGC=400, compilers need a fifth less
@@ -220,7 +224,7 @@ oracle: setup setup-docker build
 	else echo "NOT RUN: the tests against real torch and NCCL, because these could not be installed"; fi
 
 # Starts a cluster of N test hosts, which stays up until cluster-down (root, Linux).
-cluster: setup build bin/cluster
+cluster: setup-demo build bin/cluster
 	bin/cluster up -name $(NAME) -n $(N)
 
 cluster-down: bin/cluster

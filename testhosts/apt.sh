@@ -23,6 +23,8 @@
 #   groff-base man-db   format the manual pages and report mistakes in them
 #   bash-completion  the library that bash completions need
 #
+# With the argument "demo", it installs only what `make demo` and `make cluster` need of them.
+#
 # With the argument "release", it installs what `make release` needs instead:
 #
 #   gcc libc6-dev    the compiler for the binaries that call NVML
@@ -56,6 +58,12 @@ set -eu
 
 # needed prints one line per package: a file that it installs, and its name.
 needed() {
+	if [ "${1:-}" = demo ]; then
+		for package in openssh-server openssh-client pdsh iproute2 iptables python3 gcc libc6-dev procps; do
+			needed | grep " $package\$"
+		done
+		return
+	fi
 	if [ "${1:-}" = rpm ]; then
 		echo "/usr/bin/rpmbuild rpm"
 		return
