@@ -185,6 +185,7 @@ docs: build
 	bin/preflight causes --format messages > docs/from-error.md
 	bin/preflight help --format markdown > docs/cli.md
 	go run ./docs/picture cmd/preflight/demo.json > docs/report.svg
+	go run ./docs/picture -demo cmd/preflight/demo.json > docs/demo.svg
 	go test . -run TestPicture -update # the packages in docs/architecture.md
 
 # Builds the pages as a site, in bin/site/html. A broken link fails the build.

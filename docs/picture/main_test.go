@@ -22,7 +22,7 @@ func TestPictureIsOfTheDemo(t *testing.T) {
 	}
 	defer saved.Close()
 	var want bytes.Buffer
-	if err := draw(&want, saved); err != nil {
+	if err := draw(&want, saved, false); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile("../report.svg")
@@ -62,6 +62,37 @@ func TestPictureIsOfTheDemo(t *testing.T) {
 	for _, line := range shown {
 		if length := utf8.RuneCountInString(line); length > columns {
 			t.Errorf("a line of %d characters: %s", length, line)
+		}
+	}
+}
+
+// TestRecording tests that docs/demo.svg is what make docs would write, and that README shows it on
+// its first screen.
+func TestRecording(t *testing.T) {
+	saved, err := os.Open("../../cmd/preflight/demo.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer saved.Close()
+	var want bytes.Buffer
+	if err := draw(&want, saved, true); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../demo.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.String(), string(got)); diff != "" {
+		t.Fatalf("docs/demo.svg is stale: make docs draws it again (-want +got):\n%s", diff)
+	}
+	if len(got) > 100_000 || bytes.Count(got, []byte("@keyframes")) != rows {
+		t.Errorf("the recording has %d bytes and %d lines that appear", len(got), bytes.Count(got, []byte("@keyframes")))
+	}
+	for _, page := range []string{"README.md", "README.zh-CN.md"} {
+		text, err := os.ReadFile("../../" + page)
+		first, _, _ := strings.Cut(string(text), "\n## ")
+		if err != nil || !strings.Contains(first, "](docs/demo.svg)") {
+			t.Errorf("%s does not show docs/demo.svg before its first section: %v", page, err)
 		}
 	}
 }

@@ -18,6 +18,9 @@ type fault struct {
 	plant func(*testhosts.Node) (testhosts.Undo, error)
 }
 
+// String returns the line that the user sees.
+func (f fault) String() string { return "breaking " + f.node + ": " + f.what }
+
 // Scenario describes one kind of demo.
 type Scenario struct {
 	Faults  []fault
@@ -136,9 +139,9 @@ func (s Scenario) Break(cluster *testhosts.Cluster, user io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(user, "breaking %s: %s\n", fault.node, fault.what)
+		fmt.Fprintln(user, fault)
 		if _, err := fault.plant(node); err != nil {
-			return fmt.Errorf("breaking %s: %w", fault.node, err)
+			return fmt.Errorf("%s: %w", fault, err)
 		}
 	}
 	return nil
