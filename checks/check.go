@@ -139,16 +139,18 @@ func Remember[K comparable, V any](v View, key K, find func() V) V {
 // node set, {node} becomes the first node, and {host} becomes the name of the first node without a
 // user.
 type Finding struct {
-	Check    string     `json:"check"`
-	Verdict  Verdict    `json:"verdict"`
-	Nodes    []string   `json:"nodes"`
-	Summary  string     `json:"summary"`
-	Got      string     `json:"got,omitempty"`
-	Want     string     `json:"want,omitempty"`
-	Fix      []string   `json:"fix,omitempty"`       // the commands of Remedy, addressed to these nodes
-	Roles    []fix.Role `json:"fix_roles,omitempty"` // the role of each command of Fix, in the same order
-	Notes    []string   `json:"notes,omitempty"`     // steps of Remedy that are not commands
-	WouldSee string     `json:"would_see,omitempty"`
+	Check   string     `json:"check"`
+	Verdict Verdict    `json:"verdict"`
+	Nodes   []string   `json:"nodes"`
+	Summary string     `json:"summary"`
+	Got     string     `json:"got,omitempty"`
+	Want    string     `json:"want,omitempty"`
+	Fix     []string   `json:"fix,omitempty"`       // the commands of Remedy, addressed to these nodes
+	Roles   []fix.Role `json:"fix_roles,omitempty"` // the role of each command of Fix, in the same order
+	Notes   []string   `json:"notes,omitempty"`     // steps of Remedy that are not commands
+	// Decide is true if no command is sure to cure the finding, so that a person must decide.
+	Decide   bool   `json:"decide,omitempty"`
+	WouldSee string `json:"would_see,omitempty"`
 	// Fact is the path of the fact that the finding is about, if a policy states that fact.
 	Fact string `json:"fact,omitempty"`
 	// Facts lists all facts of the finding with equal weight, Fact first. It is nil if there is

@@ -51,6 +51,8 @@ type Report struct {
 	// LeftOut counts the entries that are left out because there are too many.
 	LeftOut LeftOut `json:"left_out,omitzero"`
 	Advice  Advice  `json:"advice"`
+	// Next is the command to type after this run, "" if there is none.
+	Next string `json:"next,omitempty"`
 	// Interconnect lists the transports that NCCL will use, the largest group of nodes first. It is
 	// empty if the ranks do not use NCCL, or if the nodes reported nothing about their transports.
 	Interconnect []Interconnect `json:"interconnect,omitempty"`

@@ -117,7 +117,7 @@ func (r addressing) writeNodes(f *checks.Finding) {
 			f.Notes = append(f.Notes, line)
 		}
 	}
-	f.Remedy = nil
+	f.Remedy, f.Decide = nil, !slices.Contains(f.Roles, fix.Fix)
 	if len(f.Nodes) > 0 {
 		set, first := hostfile.Fold(f.Nodes), f.Nodes[0]
 		f.WouldSee = strings.NewReplacer("{nodes}", set, "{node}", first, "{host}", hostfile.Bare(first)).Replace(f.WouldSee)

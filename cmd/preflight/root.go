@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -150,31 +151,32 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	if len(command) > 0 && !config.DryRun && report.ExitCode == exitPass && !config.Verbose {
 		config.Quiet = true // print only problems, because the output of the launch follows
 	}
+	next := ""
+	switch {
+	case len(command) == 0:
+		next = nextCommand(cmd, report)
+	case job.Plan.StandIn.Words != nil:
+		next = rehearsalOf(cmd, report)
+	}
+	report.Next, _, _ = strings.Cut(next, "   # ")
 	if err := errors.Join(config.write(report), config.writeEnv(report.Advice)); err != nil {
 		return err
 	}
-	proof := ""
-	if job.Plan.StandIn.Words != nil {
-		proof = rehearsalOf(cmd, report)
-	}
 	switch {
-	case len(command) == 0:
-		config.offer(nextCommand(cmd, report))
-		return verdictCode(report)
-	case config.DryRun:
-		config.offer(proof)
+	case len(command) == 0 || config.DryRun:
+		config.offer(next)
 		return verdictCode(report)
 	case report.ExitCode != exitPass:
-		notLaunched(report, proof != "" && !isQuiet)
+		notLaunched(report, next != "" && !isQuiet)
 		return verdictCode(report)
 	case wrongMachine(report) != "":
-		notLaunched(report, proof != "" && !isQuiet)
+		notLaunched(report, next != "" && !isQuiet)
 		return exitCode(exitTrouble)
 	}
 	if cmd.Context().Err() != nil { // the user typed Ctrl-C while the report was written
 		return exitCode(exitTrouble)
 	}
-	if !isQuiet && proof != "" {
+	if !isQuiet && next != "" {
 		fmt.Fprintln(os.Stderr, "preflight: ready as far as the checks can tell; --rehearse also tries the launch before it starts")
 	}
 	return startLaunch(config.typed.words)

@@ -69,6 +69,7 @@ type trial struct {
 	rows  []row
 	runs  int
 	torch string // "", or why no rank can start
+	fails bool   // whether preflight fails the machine as it is
 }
 
 func TestGPU(t *testing.T) {
@@ -90,7 +91,7 @@ func TestGPU(t *testing.T) {
 		r.plant(fault)
 	}
 	for _, engine := range []string{"direct", "torch"} {
-		r.judged("smoke", "--smoke="+engine, []string{"gpu-computes", "gpu-copies", "collective-node"}, options{smoke: fleet.Smoke{Engine: engine, Time: 40 * time.Second}})
+		r.judged("smoke", "--smoke="+engine, []string{"gpu-computes", "gpu-copies", "collective"}, options{smoke: fleet.Smoke{Engine: engine, Time: 40 * time.Second}})
 	}
 	r.judged("rehearse", "--rehearse on one node", []string{"rehearsal"}, options{rehearse: 90 * time.Second})
 }
@@ -177,6 +178,7 @@ func (r *trial) healthy() found {
 		r.add(row{part: "healthy", what: "a run", preflight: err.Error(), truth: "it must report", result: "WRONG", seconds: seconds})
 		return found
 	}
+	r.fails = found.Verdict == checks.Fail
 	r.add(row{part: "healthy", what: "a run", preflight: string(found.Verdict), result: "right", seconds: seconds, explanation: "run01.txt has the report"})
 	for _, check := range found.Checks {
 		if strings.HasPrefix(check.Check, "gpu-") || slices.Contains([]string{"slots-fit", "nccl-fits-gpu", "torch-same"}, check.Check) {
@@ -184,6 +186,9 @@ func (r *trial) healthy() found {
 			switch check.Verdict {
 			case checks.Fail, checks.Warn:
 				line.result, line.explanation = "WRONG", found.summary(check.Check)
+				if r.torch != "" && slices.Contains([]string{"gpu-driver-runs-cuda", "nccl-fits-gpu", "torch-same"}, check.Check) {
+					line.result, line.truth = "unsure", "torch cannot use the GPU"
+				}
 			case checks.Unknown:
 				line.result = "unsure"
 			}
@@ -459,6 +464,8 @@ func (r *trial) plant(f fault) {
 		if dies := strings.HasPrefix(line.truth, "dies"); dies != f.dies && !f.hold || dies != (found.Verdict == checks.Fail) && f.check == "" {
 			line.result = "WRONG"
 		}
+	} else if f.check == "" && r.fails {
+		line.result, line.truth = "unsure", "it fails without the fault too"
 	} else if f.check == "" && f.dies && found.Verdict != checks.Fail {
 		line.result, line.truth = "WRONG", "the launch would die"
 	}
