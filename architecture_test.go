@@ -158,6 +158,7 @@ var rules = []rule{
 	{"examples", 0, nil, nil, "tests only: they use the examples as readers do"},
 	{"packaging", 11, nil, nil, "tests only: they test the built packages"},
 	{"e2e", 10, nil, nil, "tests only: they test whole runs of the real binary"},
+	{"e2e/gpu", 5, nil, nil, "tests only: they test whole runs on one real GPU"},
 	{"oracle", 16, nil, nil, "tests only: they compare preflight with the real torch, DeepSpeed and launchers"},
 }
 
