@@ -43,7 +43,7 @@ func TestAssistant(t *testing.T) {
 		t.Logf("$ %s\n%.200s", command, out)
 	}
 	file := filepath.Join(sharedPrograms, "assistant.json")
-	next, cured := "preflight -H "+testhosts.HostfilePath+" --accelerator cpu --timeout "+nodeDeadline.String()+" -o json="+file+" -q", []string{}
+	next, cured := "preflight -H "+testhosts.HostfilePath+" --strict --accelerator cpu --timeout "+nodeDeadline.String()+" -o json="+file+" -q", []string{}
 	for range 4 {
 		typed(next)
 		text, err := os.ReadFile(file)
