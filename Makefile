@@ -49,14 +49,18 @@ cross:
 
 # `make deb`, `make rpm`, `make wheel` and `make archive` write one package to dist, for this machine
 # and for nodes of the same architecture (Linux).
-deb rpm wheel archive: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-deb rpm wheel archive:
-	$(if $(filter rpm,$@),@sh testhosts/apt.sh rpm)
+deb: here-deb
+rpm: here-rpm
+wheel: here-wheel
+archive: here-archive
+here-%: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+here-%:
+	$(if $(filter rpm,$*),@sh testhosts/apt.sh rpm)
 	rm -rf dist/here
 	mkdir -p dist/here
 	sh cmd/agent/build.sh $(BIN)/agents $(word 2,$(HOST))
 	@$(call preflight,dist/here/$(subst $() ,-,preflight $(HOST)),$(HOST))
-	sh packaging/package.sh dist/here $(VERSION) -only $@ $(word 2,$(HOST))
+	sh packaging/package.sh dist/here $(VERSION) -only $* $(word 2,$(HOST))
 	@rm dist/here/$(subst $() ,-,preflight $(HOST)) && mv -v dist/here/* dist/ && rmdir dist/here
 
 # Packs a test of preflight on one real NVIDIA GPU, for a bare machine with Python and torch:
