@@ -69,6 +69,12 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 		"anybody's":    {func(path string) { must(os.Chmod(path, 0o777)) }, "not a private file: -rwxrwxrwx, 1 names", false},
 		"our group's":  {func(path string) { must(os.Chmod(path, 0o770)) }, "not a private file: -rwxrwx---, 1 names", false},
 		"not to run":   {func(path string) { must(os.Chmod(path, 0o600)) }, "not a private file: -rw-------, 1 names", false},
+		"another user's": {func(path string) {
+			if os.Getuid() != 0 {
+				t.Skip("only root may give a file away")
+			}
+			must(os.Chown(path, 65534, -1))
+		}, "not our own file", false},
 		"open directory": {func(path string) {
 			must(os.Chmod(filepath.Dir(path), 0o777))
 		}, "in a directory that is not private: drwxrwxrwx", true},
