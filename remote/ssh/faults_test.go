@@ -13,8 +13,9 @@ import (
 )
 
 func TestFaults(t *testing.T) {
-	carriertest.Faults(t, carriertest.Stand{Open: func(t *testing.T, logins map[string]string) remote.Carrier {
-		p := newPerson(t)
+	var p *person
+	raise := func(t *testing.T, logins map[string]string) {
+		p = newPerson(t)
 		var config []string
 		for name, login := range logins {
 			stand := &remotetest.Node{Shell: []string{login, "/bin/sh", "-c"}}
@@ -26,6 +27,8 @@ func TestFaults(t *testing.T) {
 			config = append(config, host(name, port))
 		}
 		p.write("config", strings.Join(config, ""))
-		return p.client(Options{})
+	}
+	carriertest.Faults(t, carriertest.Stand{Raise: raise, Open: func(*testing.T, map[string]string) remote.Carrier {
+		return p.client(Options{AgentSocket: "none"})
 	}})
 }
