@@ -94,6 +94,7 @@ func plainFleet() fleettest.Fleet {
 // baseline or in the current run, on the node or on the launching machine. The result must be at
 // most one finding, with a fix.
 func TestAnyOneDrift(t *testing.T) {
+	t.Parallel()
 	judged := 0
 	hold := func(what string, was, is fleettest.Fleet) {
 		judged++

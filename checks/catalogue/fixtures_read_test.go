@@ -62,6 +62,19 @@ func fixturesOf(t *testing.T, check string) []fixture {
 	return cases
 }
 
+// ofFixtures runs a test for every fixture, in parallel by check.
+func ofFixtures(t *testing.T, test func(t *testing.T, check checks.Check, c fixture)) {
+	t.Parallel()
+	for _, check := range Catalogue {
+		t.Run(check.ID, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range fixturesOf(t, check.ID) {
+				test(t, check, c)
+			}
+		})
+	}
+}
+
 // fixtureOf returns one case of a check by name.
 func fixtureOf(t *testing.T, check, name string) fixture {
 	t.Helper()

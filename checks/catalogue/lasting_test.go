@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,28 +21,36 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// converted holds some nodes of fleets that lastingOf has converted. A fixture changes only few of the
-// nodes, so most of the others have the same facts.
-var converted []struct{ whole, lasting facts.Facts }
+// converted holds the nodes of a healthy fleet that lastingOf has converted. A fixture changes only
+// few of the nodes, so most of the others have the same facts. Nothing may change these facts.
+var converted = sync.OnceValue(func() (all []struct{ whole, lasting facts.Facts }) {
+	for _, node := range fleettest.Healthy(4).Nodes {
+		lasting, err := throughJSON(node.Lasting())
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, struct{ whole, lasting facts.Facts }{node.Facts, lasting})
+	}
+	return all
+})
 
 // lastingOf returns a fleet in the form in which it is read from a normalized snapshot.
 func lastingOf(t *testing.T, fleet fleettest.Fleet) fleettest.Fleet {
 	t.Helper()
 	through := func(node facts.Node, tree map[string]any) facts.Node {
-		node.Facts = throughJSON(t, tree)
+		var err error
+		if node.Facts, err = throughJSON(tree); err != nil {
+			t.Fatal(err)
+		}
 		return node
 	}
 	fleet.Nodes = slices.Clone(fleet.Nodes)
 	for i, node := range fleet.Nodes {
-		whole := node.Facts
-		if i < len(converted) && reflect.DeepEqual(whole, converted[i].whole) {
-			fleet.Nodes[i].Facts = converted[i].lasting
+		if done := converted(); i < len(done) && reflect.DeepEqual(node.Facts, done[i].whole) {
+			fleet.Nodes[i].Facts = done[i].lasting
 			continue
 		}
 		fleet.Nodes[i] = through(node, node.Lasting())
-		if i == len(converted) {
-			converted = append(converted, struct{ whole, lasting facts.Facts }{whole, fleet.Nodes[i].Facts})
-		}
 	}
 	if fleet.Head != nil {
 		head := through(*fleet.Head, fleet.Head.LastingOfHead())
@@ -54,39 +63,33 @@ func lastingOf(t *testing.T, fleet fleettest.Fleet) fleettest.Fleet {
 
 // throughJSON returns facts after a round trip through JSON. tree may hold all facts, or only those
 // that last.
-func throughJSON(t *testing.T, tree any) (read facts.Facts) {
-	t.Helper()
+func throughJSON(tree any) (read facts.Facts, err error) {
 	text, err := json.Marshal(tree)
 	if err == nil {
 		err = json.Unmarshal(text, &read)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return read
+	return read, err
 }
 
 // TestLastingJudgesAlike evaluates every fixture and its normalized snapshot. A check must return
 // the same result for both, or say that it cannot examine the snapshot. It must never pass a fact
 // that it has not seen.
 func TestLastingJudgesAlike(t *testing.T) {
-	for _, check := range Catalogue {
-		for _, c := range fixturesOf(t, check.ID) {
-			fleet, policy := c.build(t)
-			whole := alone(check, fleet, policy)
-			left := lastingOf(t, fleet)
-			part := aloneAmong(agreement.Lasting(Catalogue), agreement.Lasting([]checks.Check{check})[0], left, policy)
-			a, b := whole.Checks[0], part.Checks[0]
-			if strings.Contains(b.Reason, agreement.LeftOut) || check.Volatile && b.Verdict == checks.Unknown {
-				continue
-			}
-			if diff := cmp.Diff(a, b); diff != "" {
-				t.Errorf("%s: whole and normalized (-whole +normalized):\n%s", c.name, diff)
-			} else if diff := cmp.Diff(whole.Findings, part.Findings); diff != "" {
-				t.Errorf("%s: whole and normalized (-whole +normalized):\n%s", c.name, diff)
-			}
+	ofFixtures(t, func(t *testing.T, check checks.Check, c fixture) {
+		fleet, policy := c.build(t)
+		whole := alone(check, fleet, policy)
+		left := lastingOf(t, fleet)
+		part := aloneAmong(agreement.Lasting(Catalogue), agreement.Lasting([]checks.Check{check})[0], left, policy)
+		a, b := whole.Checks[0], part.Checks[0]
+		if strings.Contains(b.Reason, agreement.LeftOut) || check.Volatile && b.Verdict == checks.Unknown {
+			return
 		}
-	}
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Errorf("%s: whole and normalized (-whole +normalized):\n%s", c.name, diff)
+		} else if diff := cmp.Diff(whole.Findings, part.Findings); diff != "" {
+			t.Errorf("%s: whole and normalized (-whole +normalized):\n%s", c.name, diff)
+		}
+	})
 }
 
 // TestLastingHealthy expects no findings, and unknowns for the facts that the snapshot leaves out.
@@ -116,28 +119,30 @@ func TestLastingHealthy(t *testing.T) {
 // TestVolatileIsDeclared changes every fact that a normalized snapshot leaves out. A check whose
 // result changes must be declared Volatile. Otherwise it would treat zeros as facts.
 func TestVolatileIsDeclared(t *testing.T) {
-	for _, check := range Catalogue {
+	ofFixtures(t, func(t *testing.T, check checks.Check, c fixture) {
 		if check.Volatile || slices.ContainsFunc(check.Needs, func(s facts.Section) bool { return slices.Contains(facts.Momentary, s) }) {
-			continue
+			return
 		}
-		for _, c := range fixturesOf(t, check.ID) {
-			fleet, policy := c.build(t)
-			want := alone(check, fleet, policy)
-			shaken := fleet.Fleet
-			shaken.Nodes = nil
-			for i, node := range fleet.Nodes {
-				number := []int64{1, 1 << 50}[i%2]
-				lasts := node.Lasting()
-				node.Facts = throughJSON(t, node.Facts)
-				disturb(reflect.ValueOf(&node.Facts), lasts, number)
-				shaken.Nodes = append(shaken.Nodes, node)
+		fleet, policy := c.build(t)
+		want := alone(check, fleet, policy)
+		shaken := fleet.Fleet
+		shaken.Nodes = nil
+		for i, node := range fleet.Nodes {
+			number := []int64{1, 1 << 50}[i%2]
+			lasts := node.Lasting()
+			read, err := throughJSON(node.Facts)
+			if err != nil {
+				t.Fatal(err)
 			}
-			got := alone(check, fleettest.Fleet{Fleet: shaken, Launch: fleet.Launch}, policy)
-			if diff := cmp.Diff(want.Findings, got.Findings); diff != "" || want.Checks[0] != got.Checks[0] {
-				t.Errorf("%s with other volatile facts: %v, not %v (-want +got):\n%s", c.name, got.Checks[0], want.Checks[0], diff)
-			}
+			node.Facts = read
+			disturb(reflect.ValueOf(&node.Facts), lasts, number)
+			shaken.Nodes = append(shaken.Nodes, node)
 		}
-	}
+		got := alone(check, fleettest.Fleet{Fleet: shaken, Launch: fleet.Launch}, policy)
+		if diff := cmp.Diff(want.Findings, got.Findings); diff != "" || want.Checks[0] != got.Checks[0] {
+			t.Errorf("%s with other volatile facts: %v, not %v (-want +got):\n%s", c.name, got.Checks[0], want.Checks[0], diff)
+		}
+	})
 }
 
 // disturb changes the facts of v that are not in tree. tree holds the facts that last.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"preflight/checks"
 	"preflight/internal/secret"
 	"preflight/testhosts/secrettest"
 )
@@ -14,24 +15,21 @@ import (
 // TestFixturesAreReadable checks that no text of the fixtures looks like a secret, because reports
 // would hide such a text.
 func TestFixturesAreReadable(t *testing.T) {
-	t.Parallel()
-	for _, check := range Catalogue {
-		for _, c := range fixturesOf(t, check.ID) {
-			fleet, policy := c.build(t)
-			want := encoded(t, alone(check, fleet, policy))
-			secret.Within(&fleet)
-			secret.Within(&policy)
-			report := alone(check, fleet, policy)
-			secret.Within(&report)
-			if got := encoded(t, report); got != want {
-				at := 0
-				for at < min(len(got), len(want)) && got[at] == want[at] {
-					at++
-				}
-				t.Errorf("%s %s: %.200s\nis %.200s", check.ID, c.name, want[max(0, at-80):], got[max(0, at-80):])
+	ofFixtures(t, func(t *testing.T, check checks.Check, c fixture) {
+		fleet, policy := c.build(t)
+		want := encoded(t, alone(check, fleet, policy))
+		secret.Within(&fleet)
+		secret.Within(&policy)
+		report := alone(check, fleet, policy)
+		secret.Within(&report)
+		if got := encoded(t, report); got != want {
+			at := 0
+			for at < min(len(got), len(want)) && got[at] == want[at] {
+				at++
 			}
+			t.Errorf("%s %s: %.200s\nis %.200s", check.ID, c.name, want[max(0, at-80):], got[max(0, at-80):])
 		}
-	}
+	})
 }
 
 // TestNothingSecretOfFixtures puts secrets of each kind into texts of every fixture, and checks

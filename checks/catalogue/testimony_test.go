@@ -113,6 +113,7 @@ var lies = map[string]func(fleettest.Fleet, int){
 // nodes, in fleets of all sizes. The node that contradicts the majority must be named and must not
 // count as good. All other nodes must be good. If there are only two nodes, neither is good.
 func TestOneNodesTestimony(t *testing.T) {
+	t.Parallel()
 	for name, lie := range lies {
 		for _, n := range []int{2, 3, 4, 8, 64, 300} {
 			for _, liar := range []int{0, n - 1} {

@@ -97,21 +97,19 @@ func TestBlackoutElsewhere(t *testing.T) {
 // TestOrderOfNodesDoesNotMatter evaluates every failing fixture with its nodes shuffled. The launch
 // keeps its order, so rank 0 stays on the same node.
 func TestOrderOfNodesDoesNotMatter(t *testing.T) {
-	for _, check := range Catalogue {
-		for _, c := range fixturesOf(t, check.ID) {
-			fleet, policy := c.build(t)
-			want := sortedFindings(alone(check, fleet, policy))
-			for seed := range uint64(3) {
-				rand.New(rand.NewPCG(seed, 1)).Shuffle(len(fleet.Nodes), func(i, j int) {
-					fleet.Nodes[i], fleet.Nodes[j] = fleet.Nodes[j], fleet.Nodes[i]
-				})
-				got := sortedFindings(alone(check, fleet, policy))
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s, shuffled (-want +got):\n%s", c.name, diff)
-				}
+	ofFixtures(t, func(t *testing.T, check checks.Check, c fixture) {
+		fleet, policy := c.build(t)
+		want := sortedFindings(alone(check, fleet, policy))
+		for seed := range uint64(3) {
+			rand.New(rand.NewPCG(seed, 1)).Shuffle(len(fleet.Nodes), func(i, j int) {
+				fleet.Nodes[i], fleet.Nodes[j] = fleet.Nodes[j], fleet.Nodes[i]
+			})
+			got := sortedFindings(alone(check, fleet, policy))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, shuffled (-want +got):\n%s", c.name, diff)
 			}
 		}
-	}
+	})
 }
 
 // sortedFindings returns the findings in a form that does not depend on the order of nodes. It
