@@ -46,7 +46,7 @@ func healthyNet(i int, names []string) *facts.Net {
 			},
 		},
 		Default:      &facts.Route{To: "8.8.8.8", Interface: "eth0", Source: Address(i), Gateway: "10.0.255.254"},
-		EphemeralLow: 32768, EphemeralHigh: 60999, SoMaxConn: 4096,
+		EphemeralLow: 32768, EphemeralHigh: 60999, SoMaxConn: max(4096, 8*len(names)), // room for all ranks
 		Listening: []facts.Listener{{Address: "0.0.0.0", Port: 22, PID: 800, Command: "sshd"}},
 		TCP:       map[string]string{"net.ipv4.tcp_syn_retries": "6"},
 		Neighbours: []facts.NeighbourTable{
