@@ -186,7 +186,7 @@ var programs = []programRule{
 	{"docs/picture", 190, nil},
 	{"portable/floor", 164, []string{"os/exec"}},
 	{"packaging/wheel", 173, []string{"os/exec"}},
-	{"testhosts/bench", 798, nil},
+	{"testhosts/bench", 640, nil},
 	{"testhosts/cluster", 384, nil},
 	{"testhosts/faultfs", 186, nil},
 	{"testhosts/score", 452, []string{"os/exec"}},

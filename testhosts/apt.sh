@@ -5,8 +5,7 @@
 #
 #   openssh-server   the sshd of the namespace hosts
 #   openssh-client   ssh and ssh-keygen, because preflight must behave as ssh does
-#   pdsh clustershell pssh   programs that the benchmark compares preflight with;
-#                    DeepSpeed also launches with pdsh
+#   pdsh             DeepSpeed launches with it, and the benchmark compares preflight with it
 #   iproute2 iptables   tools to inspect and to break the hosts' networks
 #   slurm-wlm munge   Slurm on the hosts
 #   podman crun      containers on the hosts, 39 MB
@@ -108,8 +107,6 @@ needed() {
 /usr/sbin/sshd openssh-server
 /usr/bin/ssh openssh-client
 /usr/bin/pdsh pdsh
-/usr/bin/clush clustershell
-/usr/bin/parallel-ssh pssh
 /usr/sbin/ip iproute2
 /usr/sbin/iptables iptables
 /usr/sbin/slurmctld slurm-wlm

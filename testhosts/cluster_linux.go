@@ -12,14 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
@@ -358,37 +355,4 @@ func InParts(t *testing.T, options Options, test func(t *testing.T, c *Cluster, 
 			test(t, RaiseFor(t, options), func(row int) bool { return row%parts == part })
 		})
 	}
-}
-
-// CPU returns the processor time of all ended logins to the nodes, and of the processes that these
-// logins started.
-func (c *Cluster) CPU() (total time.Duration, err error) {
-	const tick = time.Second / 100 // USER_HZ on all machines that Go supports
-	for _, n := range c.Nodes {
-		root := fmt.Sprintf("/proc/%d/root", n.pid)
-		text, err := os.ReadFile(root + sshdPid)
-		if err != nil {
-			return 0, err
-		}
-		proc, err := procfs.NewFS(root + "/proc")
-		if err != nil {
-			return 0, err
-		}
-		server, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil {
-			return 0, err
-		}
-		for _, pid := range []int{1, server} { // process 1 adopts processes whose parent did not wait for them
-			process, err := proc.Proc(pid)
-			if err != nil {
-				return 0, err
-			}
-			stat, err := process.Stat()
-			if err != nil {
-				return 0, err
-			}
-			total += time.Duration(int(stat.UTime)+int(stat.STime)+stat.CUTime+stat.CSTime) * tick
-		}
-	}
-	return total, nil
 }

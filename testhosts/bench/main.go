@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench checks preflight's performance targets. In one run it compares cold and warm runs
-// of preflight with pdsh, clush, parallel-ssh and a bare x/crypto login. The bare login is the
-// lower limit for a Go program that uses SSH. The hosts are namespaces with a real sshd. For larger
-// fleets bench runs the packages' benchmarks.
+// of preflight with pdsh, which logs in to every host and runs hostname. The hosts are namespaces
+// with a real sshd. For larger fleets bench runs the packages' benchmarks.
 //
-// Seconds differ between machines, so nearly all targets are ratios. bench also prints the load of
-// the machine. It exits with 1 if a target is missed. The table of its output has all targets.
+// Nearly all targets are ratios of processor time, which bench measures with control groups: one
+// for the hosts, and one for the launching machine. Seconds differ between machines and depend on
+// other programs. bench also prints the load of the machine. It exits with 1 if a target is missed.
+// The table of its output has all targets, and says for each whether it is kept.
 package main
 
 import (
@@ -23,14 +24,10 @@ import (
 
 func main() {
 	var b bench
-	flag.IntVar(&b.nodes, "n", 128, "number of hosts")
+	flag.IntVar(&b.nodes, "n", 64, "number of hosts")
 	flag.IntVar(&b.most, "rounds", 8, "maximum number of rounds")
 	only := flag.String("only", "", "measure the rows whose names match this expression")
-	floorOf := flag.String("floor", "", "") // set only in the process that runs floor
 	flag.Parse()
-	if *floorOf != "" {
-		os.Exit(floor(*floorOf))
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	kept, err := b.run(ctx, *only)
@@ -48,15 +45,13 @@ type bench struct {
 	nodes, most int
 	others      *watch // measures the load that other programs cause
 
-	self, preflight string // paths of the programs
-	contenders      []*contender
-	gobench         map[string]metrics // results of go test, by package and expression
+	preflight  string             // path of the program
+	account    *testhosts.Account // of the hosts that are up
+	contenders []*contender
+	gobench    map[string]metrics // results of go test, by package and expression
 }
 
 func (b *bench) run(ctx context.Context, only string) (kept bool, err error) {
-	if b.self, err = os.Executable(); err != nil {
-		return false, err
-	}
 	if b.preflight, err = filepath.Abs("bin/preflight"); err != nil {
 		return false, err
 	}
@@ -90,7 +85,7 @@ func (b *bench) measureAt(ctx context.Context, where place, rows []promise, outc
 			if here, err = b.raise(ctx, where.name, size); err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, here.Down()) }()
+			defer func() { err = errors.Join(err, here.Down(), b.account.Close()) }()
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s\n", row.name)
 		outcomes[i] = row.measure(ctx, b, here)
@@ -105,7 +100,7 @@ func (b *bench) measureAt(ctx context.Context, where place, rows []promise, outc
 // be unknown.
 func (b *bench) raise(ctx context.Context, name string, nodes int) (*testhosts.Cluster, error) {
 	cluster, err := testhosts.Raise(ctx, testhosts.Options{
-		Name: name, Nodes: nodes, Share: []string{filepath.Dir(b.self), filepath.Dir(b.preflight)},
+		Name: name, Nodes: nodes, Share: []string{filepath.Dir(b.preflight)},
 	})
 	if err != nil {
 		return nil, err
@@ -114,6 +109,9 @@ func (b *bench) raise(ctx context.Context, name string, nodes int) (*testhosts.C
 		if _, err := node.CPUTorch("2.5.1+cpu"); err != nil {
 			return nil, errors.Join(err, cluster.Down())
 		}
+	}
+	if b.account, err = cluster.Account(); err != nil {
+		return nil, errors.Join(err, cluster.Down())
 	}
 	return cluster, nil
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -16,59 +15,10 @@ import (
 	"preflight/testhosts"
 )
 
-// sent returns how many megabytes a clean node receives in addition to its requests.
-func sent(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
-	received := func() (bytes float64, err error) {
-		for _, node := range on.Nodes {
-			text, err := node.Run(ctx, "cat", "/sys/class/net/eth0/statistics/rx_bytes")
-			if err != nil {
-				return 0, err
-			}
-			of, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-			if err != nil {
-				return 0, err
-			}
-			bytes += of
-		}
-		return bytes / float64(len(on.Nodes)) / 1e6, nil
-	}
-	if err := b.clean(ctx, on); err != nil {
-		return outcome{notRun: err.Error()}
-	}
-	before, err := received()
-	_, _, failure := b.onHead(ctx, on, true, b.argv(lookOnly...)...)
-	after, other := received()
-	if err := cmp.Or(err, failure, other); err != nil {
-		return outcome{notRun: err.Error()}
-	}
-	return outcome{sample: sample{after - before}}
-}
-
-// start returns the processor time, in milliseconds, of an agent that says hello and ends.
-func start(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
-	const times = 20
-	if _, _, err := b.onHead(ctx, on, true, b.argv(lookOnly...)...); err != nil {
-		return outcome{notRun: err.Error()}
-	}
-	found, err := on.Nodes[0].Run(ctx, "sh", "-c", "ls -t ~/.cache/preflight/preflight-*")
-	agent, _, _ := strings.Cut(found, "\n")
-	var took sample
-	for range times {
-		cmd := on.Nodes[0].Command(ctx, agent, "agent")
-		cmd.Env = append(cmd.Env, "GOMAXPROCS=1", "GOGC=off") // as in deliver.sh
-		out, failure := cmd.Output()
-		if err := cmp.Or(err, failure); err != nil || !strings.Contains(string(out), `{"hello":`) {
-			return outcome{notRun: fmt.Sprintf("%s: %v", agent, err)}
-		}
-		took = append(took, milliseconds(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()))
-	}
-	return outcome{sample: took}
-}
-
 // frozen returns the duration of a run in which one node accepts connections and never answers.
 func frozen(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	const times = 3
-	if _, _, err := b.onHead(ctx, on, true, b.argv()...); err != nil {
+	if _, err := b.onHead(ctx, on, true, b.argv()...); err != nil {
 		return outcome{notRun: err.Error()}
 	}
 	thaw, err := on.Nodes[len(on.Nodes)-1].Freeze()
@@ -77,7 +27,7 @@ func frozen(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	}
 	var seconds sample
 	for range times {
-		took, _, failure := b.onHead(ctx, on, true, b.argv("--timeout", "10s")...)
+		took, failure := b.onHead(ctx, on, true, b.argv("--timeout", "10s")...)
 		if err = cmp.Or(err, failure); err == nil {
 			seconds = append(seconds, took.Seconds())
 		}
@@ -92,7 +42,7 @@ func frozen(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 // of the two runs reports a problem.
 func atOnce(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	const pairs = 15
-	if _, _, err := b.onHead(ctx, on, false, b.argv()...); err != nil {
+	if _, err := b.onHead(ctx, on, false, b.argv()...); err != nil {
 		return outcome{notRun: "one alone fails: " + err.Error()}
 	}
 	failed := 0.0
@@ -100,7 +50,7 @@ func atOnce(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 		var both sync.WaitGroup
 		var failures [2]error
 		for i := range failures {
-			both.Go(func() { _, _, failures[i] = b.onHead(ctx, on, false, b.argv()...) })
+			both.Go(func() { _, failures[i] = b.onHead(ctx, on, false, b.argv()...) })
 		}
 		both.Wait()
 		if cmp.Or(failures[0], failures[1]) != nil {
