@@ -104,7 +104,7 @@ func removeCgroups(cluster string) error {
 		})
 		slices.Reverse(dirs) // children first
 		for _, dir := range dirs {
-			all = errors.Join(all, removeCgroup(dir, 200))
+			all = errors.Join(all, removeCgroup(dir, 1000))
 		}
 		// This fails while other clusters have containers, which is fine.
 		_ = removeCgroup(filepath.Dir(top), 5)
