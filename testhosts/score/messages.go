@@ -3,18 +3,21 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
 // coverage is how many messages of a program have a meaning: a cause, symptom, harmless or program.
 type coverage struct {
-	program      string
+	program      string // with " 2.4" if only the messages of this release are counted
 	classed, all int
 }
 
@@ -39,16 +42,52 @@ func covered(lists fs.FS) ([]coverage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		one := coverage{program: strings.TrimSuffix(path.Base(name), ".tsv")}
-		for _, row := range rows[min(1, len(rows)):] {
-			if one.all++; len(row) == 3 && row[1] != "" {
-				one.classed++
+		rows = rows[min(1, len(rows)):]
+		program := strings.TrimSuffix(path.Base(name), ".tsv")
+		all = append(all, count(program, rows))
+		releases := releasesOf(rows)
+		for i := range releases {
+			of := slices.DeleteFunc(slices.Clone(rows), func(row []string) bool {
+				first, last, more := strings.Cut(row[0], "..")
+				if !more {
+					last = first
+				}
+				return slices.Index(releases, first) > i || slices.Index(releases, last) < i
+			})
+			if len(releases) > 1 {
+				all = append(all, count(program+" "+releases[i], of))
 			}
 		}
-		all = append(all, one)
 	}
 	return all, nil
 }
+
+func count(program string, rows [][]string) coverage {
+	one := coverage{program: program}
+	for _, row := range rows {
+		if one.all++; len(row) == 3 && row[1] != "" {
+			one.classed++
+		}
+	}
+	return one
+}
+
+// releasesOf returns the releases that the first column names, such as 2.4..2.15, the oldest first.
+func releasesOf(rows [][]string) []string {
+	seen := map[string]bool{}
+	for _, row := range rows {
+		for release := range strings.SplitSeq(row[0], "..") {
+			seen[release] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(seen), func(a, b string) int {
+		return slices.CompareFunc(strings.FieldsFunc(a, apart), strings.FieldsFunc(b, apart), func(a, b string) int {
+			return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // numbers without leading zeros
+		})
+	})
+}
+
+func apart(r rune) bool { return r == '.' || r == '-' }
 
 func writeCoverage(w io.Writer, all []coverage) error {
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
