@@ -200,7 +200,7 @@ var testOnly = map[string]int{
 	"testhosts/probetest":   135,
 	"testhosts/carriertest": 300,
 	"testhosts/remotetest":  311,
-	"testhosts/reporttest":  323,
+	"testhosts/reporttest":  327,
 	"testhosts/secrettest":  414,
 }
 
