@@ -146,6 +146,7 @@ func TestWaiverInPart(t *testing.T) {
 		Got:      "known, stated at p:1",
 		Want:     "a waiver that also covers shm.mode",
 		Notes:    []string{"if that was agreed too, add to the waiver at p:1: shm.mode"},
+		Decide:   true,
 		WouldSee: PolicyInForce.Text().WouldSee,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
