@@ -36,8 +36,9 @@ func (s attempt) explained(f checks.Finding) checks.Finding {
 // speaks matches the complaint of a launcher in which pdsh or Open MPI names the node that it is from.
 var speaks = regexp.MustCompile(`: (?:pdsh@\S+: )?\[?([^\s:\[\]]+)(?::\d+\]|: )`)
 
-// waits matches the error of a rank that waited for others in vain.
-var waits = regexp.MustCompile(`(?i)time[d-]? ?out`)
+// waits matches the error of a rank that waited for others in vain, or whose connection another one
+// closed.
+var waits = regexp.MustCompile(`(?i)time[d-]? ?out|connection was likely closed|connection reset|connection closed by peer`)
 
 // causeOf returns the first cause that the output shows for the blamed nodes, nil for none. What
 // it shows for other nodes is the effect on them. It is the reverse if the blamed ranks only waited
