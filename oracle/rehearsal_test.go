@@ -6,6 +6,7 @@ package oracle_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // unforeseen lists faults that no check looks for. Each makes the launch die, and the rehearsal
@@ -105,6 +108,55 @@ func TestRehearsal(t *testing.T) {
 			})
 		}
 	}
+}
+
+var rounds = flag.Int("rounds", 1, "how often TestHealthyRehearsal rehearses each launch")
+
+// TestHealthyRehearsal rehearses launches on four healthy nodes. They must pass and leave the
+// machines as they were.
+func TestHealthyRehearsal(t *testing.T) {
+	binary, installed := launchedBy(t)
+	*rehearsed = true
+	for _, by := range []string{"pdsh", "openmpi", "c10d", "static", "accelerate"} {
+		i := slices.IndexFunc(launchers, func(l launcher) bool { return l.name == by })
+		o := rehearsal{planted: planted{name: "healthy", nodes: 4}, launcher: launchers[i], runner: installed, binary: binary}
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			o.raise(t)
+			o.plant(t)
+			before := o.contents(t)
+			for range *rounds {
+				began := time.Now()
+				verdict := o.judge(t)
+				t.Logf("%d after %.0f s", verdict.ExitCode, time.Since(began).Seconds())
+				if verdict.ExitCode != 0 {
+					t.Errorf("preflight ends with %d: %s %+v", verdict.ExitCode, verdict.complaint, verdict.Findings)
+				}
+				o.leavesNothing(t)
+				if diff := cmp.Diff(before, o.contents(t)); diff != "" {
+					t.Errorf("a rehearsal changed (-before +after):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// contents returns the names of files in the directories to which launches write, the environment
+// file of DeepSpeed, and the ports on which programs listen, for each machine. It leaves out the
+// directory that torch makes for its compiler, and the directory with the agent.
+func (o *rehearsal) contents(t *testing.T) map[string]string {
+	t.Helper()
+	seen := map[string]string{}
+	for _, n := range o.hosts.Machines() {
+		cmd := n.Command(t.Context(), "sh", "-c", `ls -A /dev/shm /tmp ~ . | grep -v -e torchinductor_ -e "^.cache\$"; cat ~/.deepspeed_env .deepspeed_env 2>&1; ss -ltnH | awk '{print $4}' | sort`)
+		cmd.Dir = o.dir
+		text, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", n.Name, err)
+		}
+		seen[n.Name] = string(text)
+	}
+	return seen
 }
 
 // TestRehearsalIsCutOff interrupts and kills preflight at several moments of a rehearsal. Nothing
