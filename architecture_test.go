@@ -99,7 +99,7 @@ var rules = []rule{
 	{"drill/mesh", 1689, []string{"drill/outcome", "facts", "internal/hostsys"}, nil, tries},
 	{"drill/smoke", 1213, []string{"facts", "internal/hostsys"}, nil, tries},
 	{"drill/shared", 398, []string{"facts"}, nil, tries},
-	{"drill/rehearse", 598, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, tries},
+	{"drill/rehearse", 602, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, tries},
 	{"drill/smoke/direct", 929, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, "it runs in a process of its own, which the library may hang or kill"},
 	{"drill/outcome", 156, []string{"facts", "internal/hostsys"}, nil, tries},
 
@@ -122,7 +122,7 @@ var rules = []rule{
 	{"checks/network", 5527, judging, clock, pure},
 	{"checks/fabric", 1383, judging, clock, pure},
 	{"checks/smoke", 1212, judging, clock, pure},
-	{"checks/rehearsal", 688, judging, clock, pure},
+	{"checks/rehearsal", 716, judging, clock, pure},
 	{"checks/knownbad", 586, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock,
 		"known failures are a table that is compared with facts: an entry needs no code"},
 	{"diagnose/rendezvous", 478, append([]string{"checks/engine", "diagnose/hang"}, judging...), clock, "it judges an endpoint without a launch, so no check of the catalogue runs"},

@@ -74,7 +74,7 @@ func slow(node *facts.Node) []checks.Finding {
 }
 
 // slowInReverse warns about a node on which looking up the name of another node's address takes
-// seconds. torch wants these names for its log only. If all lookups are slow, [slow] says so.
+// seconds. torch uses these names only in its log. If all lookups are slow, [slow] reports that.
 func slowInReverse(node *facts.Node) []checks.Finding {
 	torch := ""
 	if node.Python != nil && node.Python.Torch != nil {

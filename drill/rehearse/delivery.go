@@ -273,7 +273,7 @@ func (p *rehearsal) end() (done Result) {
 		p.program.await(2 * time.Second)
 		done.Program = p.program.Facts()
 	}
-	if wasRunning { // it did not end by itself
+	if wasRunning { // the sweep has ended it
 		done.Program.ExitCode, done.Program.Problem = -1, stillRunning
 	}
 	done.Lines = p.lines()

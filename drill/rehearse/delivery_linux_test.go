@@ -15,16 +15,19 @@ import (
 )
 
 // TestVanished kills a rank that torchrun started. The node reports it once, after its last words,
-// and removes torchrun's directory, which torchrun itself leaves.
+// and removes torchrun's temporary directory, which torchrun itself leaves. It keeps a directory that
+// the user chose with --log-dir, whatever its name.
 func TestVanished(t *testing.T) {
 	dir := t.TempDir()
 	p := &rehearsal{Delivery: Delivery{ID: "preflight-" + rand.Text(), Dir: dir, Name: "train.py"}, ranks: map[string]*said{}, before: smoke.SharedMemory(shm)}
 	if err := p.deliver(); err != nil {
 		t.Fatal(err)
 	}
-	of := filepath.Join(dir, "torchelastic_x")
-	if err := os.MkdirAll(filepath.Join(of, "0"), 0o700); err != nil {
-		t.Fatal(err)
+	of := []string{filepath.Join(dir, "torchelastic_0a_b12cd"), filepath.Join(dir, "torchelastic_logs")}
+	for _, of := range of {
+		if err := os.MkdirAll(filepath.Join(of, "0"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var ranks []*exec.Cmd
 	say := func(i int, text string) {
@@ -37,7 +40,7 @@ func TestVanished(t *testing.T) {
 	}
 	for i := range 2 {
 		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
-		cmd.Env = append(os.Environ(), "TORCHELASTIC_ERROR_FILE="+filepath.Join(of, "0", "error.json"))
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir, "TORCHELASTIC_ERROR_FILE="+filepath.Join(of[i], "0", "error.json"))
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +71,10 @@ func TestVanished(t *testing.T) {
 	if done := p.end(); len(done.Left) != 0 {
 		t.Errorf("left %q", done.Left)
 	}
-	if _, err := os.Stat(of); !os.IsNotExist(err) {
+	if _, err := os.Stat(of[0]); !os.IsNotExist(err) {
 		t.Errorf("torchrun's directory is left: %v", err)
+	}
+	if _, err := os.Stat(of[1]); err != nil {
+		t.Errorf("the user's directory is removed: %v", err)
 	}
 }

@@ -4,9 +4,11 @@ package rehearse
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,22 +59,24 @@ func Sweep(id string) (swept Swept) {
 	}
 }
 
-// elastic returns the directory that torchrun made for the errors of a rank, "" if the process is
-// not a rank of torchrun.
+// made matches the name that Python gives a temporary directory of torchrun (tempfile.mkdtemp).
+var made = regexp.MustCompile(`^torchelastic_[a-z0-9_]{8}$`)
+
+// elastic returns the temporary directory that torchrun made for the errors of a rank. It is "" if
+// the process is not a rank of torchrun, and if the user chose the directory with --log-dir.
 //
 // Source: torch/distributed/elastic/multiprocessing/api.py and errors/__init__.py, 1.13 to 2.15.
 func elastic(pid int) string {
 	environ, _ := hostsys.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ")) // empty if the process has ended
+	variables := map[string]string{}
 	for variable := range bytes.SplitSeq(environ, []byte{0}) {
-		file, isFile := bytes.CutPrefix(variable, []byte("TORCHELASTIC_ERROR_FILE="))
-		if !isFile {
-			continue
-		}
-		for dir := string(file); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
-			if strings.HasPrefix(filepath.Base(dir), "torchelastic_") {
-				return dir
-			}
-		}
+		name, value, _ := strings.Cut(string(variable), "=")
+		variables[name] = value
+	}
+	temporary := cmp.Or(variables["TMPDIR"], variables["TEMP"], variables["TMP"], "/tmp") // the order of Python's tempfile
+	below, isBelow := strings.CutPrefix(variables["TORCHELASTIC_ERROR_FILE"], strings.TrimSuffix(temporary, "/")+"/")
+	if name, _, _ := strings.Cut(below, "/"); isBelow && made.MatchString(name) {
+		return filepath.Join(temporary, name)
 	}
 	return ""
 }
