@@ -31,8 +31,9 @@ func standIn(t *testing.T, name, body string) string {
 }
 
 // fakeSSH replaces ssh to hosts that do not exist. In it, $host is the host, and "$@" is the
-// command to run there.
+// command to run there. The question for ssh's settings fails.
 const fakeSSH = `while :; do case "$1" in
+-G) exit 1 ;;
 -l) shift 2 ;;
 -*) shift ;;
 *) break ;;
