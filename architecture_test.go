@@ -70,8 +70,8 @@ var rules = []rule{
 	{"internal/lazyregexp", 65, nil, nil, "the agent starts on every node and must compile only the regular expressions that it uses"},
 	{"internal/hostsys", 1485, nil, nil, "it reads the machine and starts programs for any purpose"},
 
-	{"launch", 4781, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
-	{"launch/args", 2590, []string{"hostfile", "launch"}, acts, byRule},
+	{"launch", 4785, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
+	{"launch/args", 2726, []string{"hostfile", "launch"}, acts, byRule},
 	{"launch/dsconfig", 1388, []string{"hostfile"}, acts, byRule},
 	{"launch/nccl", 2249, []string{"facts", "hostfile", "launch"}, acts, byRule},
 
@@ -117,7 +117,7 @@ var rules = []rule{
 	{"checks/ssh", 924, judging, clock, pure},
 	{"checks/host", 1875, judging, clock, pure},
 	{"checks/software", 2231, judging, clock, pure},
-	{"checks/launcher", 4215, judging, clock, pure},
+	{"checks/launcher", 4230, judging, clock, pure},
 	{"checks/gpu", 4337, judging, clock, pure},
 	{"checks/network", 5527, judging, clock, pure},
 	{"checks/fabric", 1383, judging, clock, pure},
@@ -137,7 +137,7 @@ var rules = []rule{
 
 	{"explain", 3669, []string{"checks", "checks/catalogue", "internal/literal", "internal/logtext", "internal/secret"}, acts, "explain reads only the text that it is given: it opens, contacts and runs nothing"},
 
-	{"report", 4298, finished, acts, draws},
+	{"report", 4300, finished, acts, draws},
 	{"report/ci", 1107, append([]string{"report"}, finished...), acts, draws},
 	{"report/html", 1730, append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", 94, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
@@ -180,7 +180,7 @@ type programRule struct {
 }
 
 var programs = []programRule{
-	{"cmd/preflight", 4884, nil},
+	{"cmd/preflight", 4905, nil},
 	{"cmd/agent", 25, launching},
 	{"cmd/agent/pack", 73, nil},
 	{"docs/picture", 193, nil},

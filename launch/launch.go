@@ -40,6 +40,8 @@ type Options struct {
 	Program string // "" means deepspeed
 	// Framework is the program that was typed and that starts Program, such as swift; "" for none.
 	Framework string
+	// Srun means that the command is typed once, behind srun, which starts it on every node.
+	Srun bool
 	// TypedAs is the path of the program if the command is typed on every node and names the
 	// program by a path.
 	TypedAs string
@@ -114,6 +116,7 @@ type Options struct {
 type Prediction struct {
 	Program   string          `json:"program,omitempty"`   // deepspeed, torchrun, accelerate
 	Framework string          `json:"framework,omitempty"` // the typed program that starts Program, such as swift
+	Srun      bool            `json:"srun,omitempty"`      // srun starts Program on every node
 	DeepSpeed string          `json:"deepspeed,omitempty"` // the release whose rules apply, "" for the newest
 	Hosts     []hostfile.Host `json:"hosts"`               // active hosts in rank order
 	Launcher  string          `json:"launcher"`            // a name of [Launchers]; "" with NoSSH and for torchrun
@@ -268,6 +271,7 @@ func (r runner) prediction() Prediction {
 	p := Prediction{
 		Program:            cmp.Or(r.Program, ProgramDeepSpeed),
 		Framework:          r.Framework,
+		Srun:               r.Srun,
 		DeepSpeed:          r.DeepSpeed,
 		Hosts:              r.active,
 		Launcher:           r.launcher,

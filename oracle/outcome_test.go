@@ -74,6 +74,7 @@ type rehearsal struct {
 	launcher
 	runner
 	trains bool
+	slurm  bool   // the hosts have a Slurm
 	binary string // path of preflight
 	dir    string // the working directory of the launch, with the training in it
 	hosts  *testhosts.Cluster
@@ -119,7 +120,7 @@ func (o *rehearsal) raise(t *testing.T) {
 	t.Helper()
 	o.dir = t.TempDir()
 	o.hosts = testhosts.RaiseFor(t, testhosts.Options{
-		Name: "outcome", Nodes: cmp.Or(o.nodes, 2), Slots: 1, Share: []string{o.dir, filepath.Dir(o.binary), filepath.Join(o.bin, "../..")},
+		Name: "outcome", Nodes: cmp.Or(o.nodes, 2), Slots: 1, Slurm: o.slurm, Share: []string{o.dir, filepath.Dir(o.binary), filepath.Join(o.bin, "../..")},
 	})
 	files := map[string]string{"train.py": string(training)}
 	for _, n := range o.hosts.Nodes {

@@ -177,6 +177,8 @@ func (f Prediction) program() string {
 // started returns a text that says how the ranks are started.
 func (f Prediction) started() string {
 	switch {
+	case f.prediction.Srun:
+		return "started on each node by srun"
 	case f.prediction.Torchrun():
 		return "started on each node"
 	case f.prediction.NoSSH:

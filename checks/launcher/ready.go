@@ -39,6 +39,9 @@ func judgeLauncher(view checks.View) []checks.Finding {
 		if findings := programFindings(view); findings != nil {
 			return findings
 		}
+		if view.Launch.Srun {
+			return checks.Skipped("srun starts torchrun on every node")
+		}
 		return checks.Skipped("you start torchrun on every node: there is no launcher")
 	}
 	findings := append(programFindings(view), sshClient(view)...)

@@ -204,6 +204,15 @@ func ownNodeRank(view checks.View, _ hostfile.Note) []fix.Command {
 	return []fix.Command{typed.Remark("on %s; use the next number on each other node", fix.Text(view.Launch.Hosts[0].Name))}
 }
 
+// meetsWithoutRank returns the command with which srun can start the same words on every node.
+func meetsWithoutRank(view checks.View, _ hostfile.Note) []fix.Command {
+	first := fix.Host(view.Launch.Hosts[0].Name)
+	if view.Launch.Program == launch.ProgramAccelerate {
+		return []fix.Command{fix.Here("srun accelerate launch --rdzv_backend c10d --main_process_ip %s …", first)}
+	}
+	return []fix.Command{fix.Here("srun torchrun --rdzv_backend c10d --rdzv_endpoint %s:29400 …", first)}
+}
+
 func span(least, most int) string {
 	if least == most {
 		return strconv.Itoa(least)

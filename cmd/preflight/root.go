@@ -210,6 +210,7 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 	if err := c.askForPods(ctx); err != nil {
 		return preflight.Job{}, nil, err
 	}
+	c.followSrun(command)
 	if err := c.askForJob(ctx, command); err != nil {
 		return preflight.Job{}, nil, err
 	}

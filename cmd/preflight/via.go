@@ -22,6 +22,7 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/launch/args"
 	"preflight/remote"
 	"preflight/remote/kubectl"
 	"preflight/remote/meet"
@@ -216,6 +217,24 @@ func (c *Config) askForJob(ctx context.Context, command []string) error {
 		return usage.WithHint(err, "to list your running jobs: squeue --me --states=RUNNING; to start one: salloc --nodes N preflight --via srun")
 	}
 	return nil
+}
+
+// followSrun makes preflight reach the nodes as the srun of the command does: in the job that
+// preflight runs in, and in srun's container. --via and the flags of the container count more.
+func (c *Config) followSrun(command []string) {
+	options := args.SrunOptions(command)
+	if options == nil || c.Via != viaAuto && c.Via != srun.Name {
+		return
+	}
+	if srun.Own().ID != "" {
+		c.Via = srun.Name
+	}
+	for _, option := range []struct {
+		name string
+		into *string
+	}{{"image", &c.Image}, {"name", &c.Kept}, {"mounts", &c.Mounts}, {"workdir", &c.Workdir}} {
+		*option.into = cmp.Or(*option.into, options["--container-"+option.name])
+	}
 }
 
 // pyxis returns the options for srun that select the container of a step, one word each.

@@ -134,7 +134,7 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 // launch can work. The reason is that the command must be started on every host, and this machine
 // is not a host of the launch. wrongMachine returns "" if the command may start on this machine.
 func wrongMachine(r checks.Report) string {
-	byHand := r.Launch.Torchrun() || r.Launch.NoSSH
+	byHand := (r.Launch.Torchrun() || r.Launch.NoSSH) && !r.Launch.Srun
 	if !byHand || len(r.Launch.Hosts) < 2 || r.LaunchedFrom != "" {
 		return ""
 	}

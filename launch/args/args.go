@@ -64,7 +64,7 @@ func Begins(word string) bool {
 
 // Parse parses a launch command as its program would. The program is deepspeed, torchrun or
 // accelerate, with any path, or python -m with one of their modules. Parse replaces a framework's
-// command by the command that the framework starts. deepspeed is DeepSpeed's version, "" for the
+// command, and one of srun, by the command that it starts. deepspeed is DeepSpeed's version, "" for the
 // newest. An error is or wraps a [*UsageError].
 //
 // Parse follows the rules of argparse in CPython 3.11. It also uses the error messages of 3.11
@@ -82,6 +82,9 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 	}
 	if command != nil {
 		typed, err := Parse(command, deepspeed, around)
+		if framework == srunName {
+			return throughSrun(typed, err, words, around)
+		}
 		typed.Framework, typed.Interpreter = framework, cmp.Or(typed.Interpreter, given)
 		return typed, err
 	}

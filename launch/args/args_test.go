@@ -45,7 +45,10 @@ func TestParseRefusesPrograms(t *testing.T) {
 	for _, c := range []struct{ command, want string }{
 		{"", "preflight: no launch command given: begin it with "},
 		{"make train", "make: preflight does not know what this starts: begin the command with "},
-		{"srun deepspeed train.py", "srun: preflight does not know what this starts: begin the command with " + understood + "; or leave it out, and name the launcher and the hosts: preflight -H hostfile --launcher slurm"},
+		{"srun deepspeed train.py", "srun: preflight knows what srun starts only if that is torchrun or accelerate launch; "},
+		{"srun -N 2", "srun: preflight knows what srun starts only if "},
+		{"srun -u python train.py", "srun: preflight knows what srun starts only if "},
+		{"srun torchrun --nnodes x train.py", "torchrun: "},
 		{"/opt/mpi/bin/mpirun -n 4 python train.py", "mpirun: preflight does not know what this starts: begin the command with " + understood + "; or leave it out, and name the launcher and the hosts: preflight -H hostfile --launcher openmpi, or mpich, impi, mvapich, whose mpirun it is"},
 		{"docker exec -i train deepspeed train.py", "docker: preflight does not know what this starts: begin the command with the program that runs in the container, and name the container with --in: preflight --in 'docker exec …' -- deepspeed …"},
 		{"'deepspeed --hostfile h /job/train.py'", `deepspeed: the whole command is one word, "deepspeed --hostfile h /job/train.py", and no program has that name: remove the quotes`},

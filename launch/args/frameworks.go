@@ -17,7 +17,7 @@ import (
 	"preflight/launch"
 )
 
-// framework is a program that starts torchrun or accelerate.
+// framework is a program that starts torchrun or accelerate, on this node or, as srun, on every node.
 type framework struct {
 	names  []string // names of the program
 	module string   // its module for python -m
@@ -40,6 +40,7 @@ var frameworks = []framework{
 	{[]string{"megatron"}, "swift.cli._megatron.main", func(words []string, around Surroundings) ([]string, error) {
 		return swift("megatron", "swift.cli._megatron.", []string{"sft", "pt", "rlhf"}, words, around)
 	}},
+	{[]string{srunName}, "", srun},
 }
 
 // started returns the command that a framework's words start, the framework's name, and the

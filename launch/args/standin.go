@@ -15,7 +15,11 @@ import (
 // training. The command is one that [Parse] accepts, and the result describes the command that a
 // framework starts. Everything else about the command stays as it was typed.
 func StandIn(words []string, deepspeed string, around Surroundings) launch.StandIn {
-	if command, _, _, err := started(words, around); err == nil && command != nil {
+	command, by, _, err := started(words, around)
+	if err == nil && by == srunName {
+		return behind(words[:len(words)-len(command)], StandIn(command, deepspeed, around))
+	}
+	if err == nil && command != nil {
 		words = command
 	}
 	typed, err := Parse(words, deepspeed, around)
@@ -59,6 +63,15 @@ func StandIn(words []string, deepspeed string, around Surroundings) launch.Stand
 	}
 	s := launch.NewStandIn(typed.Options, words, at, options)
 	s.Script, s.Module = script, module
+	return s
+}
+
+// behind returns a stand-in whose command srun starts on every node. before holds srun's words.
+func behind(before []string, s launch.StandIn) launch.StandIn {
+	if s.Refused == "" {
+		s.Words, s.At, s.Options = slices.Concat(before, s.Words), s.At+len(before), s.Options+len(before)
+		s.Everywhere, s.NodeRank = false, ""
+	}
 	return s
 }
 

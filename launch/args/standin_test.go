@@ -26,7 +26,9 @@ func TestStandIn(t *testing.T) {
 		"torchrun --nnodes 2 --node_rank 0 --no-python python -m pkg.train a": "torchrun --nnodes 2 --node_rank 0 --no-python " + bounds + "--node_rank 1 python X a",
 		"accelerate launch --multi_gpu --num_machines 2 --num_processes 2 --machine_rank 0 --main_process_ip w1 --main_process_port 1 train.py":                        "accelerate launch --multi_gpu --num_machines 2 --num_processes 2 --machine_rank 0 --main_process_ip w1 --main_process_port 1 " + bounds + "--machine_rank 1 X",
 		"accelerate launch --use_deepspeed --deepspeed_hostfile h --num_machines 2 --num_processes 2 --machine_rank 0 --main_process_ip w1 --main_process_port 1 t.py": "accelerate launch --use_deepspeed --deepspeed_hostfile h --num_machines 2 --num_processes 2 --machine_rank 0 --main_process_ip w1 --main_process_port 1 X",
-		"deepspeed --no_python ./wrap.sh train.py": "refused: ./wrap.sh is a program and not a Python script: start the script itself",
+		"srun -lN 2 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint w1 -m pkg.train a":                                                                         "srun -lN 2 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint w1 --max_restarts 0 --rdzv_conf read_timeout=10,join_timeout=20 X a",
+		"srun torchrun --nnodes 2 --node_rank 0 train.py":                                                                                                              "srun torchrun --nnodes 2 --node_rank 0 " + bounds + "X",
+		"deepspeed --no_python ./wrap.sh train.py":                                                                                                                     "refused: ./wrap.sh is a program and not a Python script: start the script itself",
 	} {
 		in := StandIn(strings.Fields(typed), "0.19.8", Surroundings{
 			Getenv:   func(string) string { return "" },
