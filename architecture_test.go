@@ -142,7 +142,7 @@ var rules = []rule{
 	{"report/html", 1730, append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", 94, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
-	{".", 430, []string{"checks/...", "facts", "diagnose/...", "explain", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,
+	{".", 433, []string{"checks/...", "facts", "diagnose/...", "explain", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,
 		"it calls the steps of a run; flags and rendering belong to the command line"},
 
 	{"cmd/preflight/internal/usage", 82, []string{"checks/compare", "checks/fix"}, nil, "it only words the errors of a command line"},

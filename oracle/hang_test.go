@@ -34,10 +34,12 @@ while socket.gethostname() == "w2" and not os.path.exists("go"):
 // must name this rank and the line at which its Python waits. After that the rank continues, and
 // the job must train undisturbed.
 func TestHangOfLaunchers(t *testing.T) {
+	t.Parallel()
 	binary, installed := launchedBy(t)
 	installed.patience = 4 * time.Minute // the limit may be long if no rank waits in vain
 	for _, by := range launchers {
 		t.Run(by.name, func(t *testing.T) {
+			t.Parallel() // a rank is late only after a minute
 			o := &rehearsal{planted: planted{files: map[string]string{"train.py": late + string(training)}}, launcher: by, runner: installed, binary: binary}
 			o.raise(t)
 			o.plant(t)
@@ -142,6 +144,7 @@ time.sleep(1000)
 // something else than the others. preflight hang must never pass such a job, and must name this rank.
 // It must pass a job that moves.
 func TestHangAfterMeeting(t *testing.T) {
+	t.Parallel()
 	binary, installed := launchedBy(t)
 	installed.patience = 2 * time.Minute
 	static := launchers[slices.IndexFunc(launchers, func(l launcher) bool { return l.name == "static" })]
@@ -168,6 +171,7 @@ func TestHangAfterMeeting(t *testing.T) {
 		{"collective", 2, "", 1, "not all ranks are in the same collective"},
 	} {
 		t.Run(tt.kind, func(t *testing.T) {
+			t.Parallel()
 			o := &rehearsal{planted: planted{files: map[string]string{"train.py": odd, "kind": tt.kind}, steps: sh("nodes", `mount --bind /dev/null "$2/py-spy"`)}, launcher: static, runner: installed, binary: binary}
 			o.raise(t)
 			o.plant(t)

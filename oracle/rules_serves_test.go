@@ -29,6 +29,7 @@ type machine struct {
 // machine is the host of the endpoint. It compares the answer with launch's prediction from the
 // facts of a probe on the same machine.
 func TestRulesServes(t *testing.T) {
+	t.Parallel()
 	if !inOwnNamespaces(t) {
 		return
 	}
