@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"io/fs"
@@ -32,17 +31,10 @@ func covered(lists fs.FS) ([]coverage, error) {
 	}
 	var all []coverage
 	for _, name := range files {
-		text, err := fs.ReadFile(lists, name)
+		rows, err := messages(lists, name)
 		if err != nil {
 			return nil, err
 		}
-		reader := csv.NewReader(strings.NewReader(string(text)))
-		reader.Comma, reader.LazyQuotes, reader.FieldsPerRecord = '\t', true, -1
-		rows, err := reader.ReadAll()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		rows = rows[min(1, len(rows)):]
 		program := strings.TrimSuffix(path.Base(name), ".tsv")
 		all = append(all, count(program, rows))
 		releases := releasesOf(rows)
@@ -60,6 +52,19 @@ func covered(lists fs.FS) ([]coverage, error) {
 		}
 	}
 	return all, nil
+}
+
+// messages returns the rows of a list, without its header. The file uses tabs and no quoting.
+func messages(lists fs.FS, name string) ([][]string, error) {
+	text, err := fs.ReadFile(lists, name)
+	if err != nil {
+		return nil, err
+	}
+	var rows [][]string
+	for line := range strings.Lines(string(text)) {
+		rows = append(rows, strings.Split(strings.TrimRight(line, "\n"), "\t"))
+	}
+	return rows[min(1, len(rows)):], nil
 }
 
 func count(program string, rows [][]string) coverage {
