@@ -82,6 +82,7 @@ type RehearsedCause struct {
 const (
 	StageImport = "import"
 	StageMeet   = "meet"
+	StageLoader = "loader"
 )
 
 // These are the ways in which a rank of a rehearsal ends.

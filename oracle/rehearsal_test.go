@@ -51,7 +51,7 @@ echo 'import os; os.environ.update(MASTER_PORT="1") if "RANK" in os.environ else
 iptables -A INPUT -p tcp --dport 22 -j ACCEPT
 iptables -A INPUT -p tcp --sport 22 -j ACCEPT
 iptables -A INPUT -i eth0 -p tcp -m connbytes --connbytes 1000000: --connbytes-dir both --connbytes-mode bytes -j DROP`), dies: "c10d"}, "w2", "no answer"},
-	{planted{name: "no-fork", steps: sh("w2", `alone "$site"
+	{planted{name: "no-fork", files: importing(workers), steps: sh("w2", `alone "$site"
 cat >"$site/sandbox.py" <<'END'
 import ctypes, struct
 load, equal, has, answer = 0x20, 0x15, 0x45, 0x06

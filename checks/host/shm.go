@@ -106,17 +106,12 @@ func noRoomFor(bytes int64) string {
 	return fmt.Sprintf("Error: failed to extend /dev/shm/nccl-XXXXXX to %d bytes, error: No space left on device (28)", bytes)
 }
 
-// onlyWorkers is the text before the error with which a script without NCCL ends. Python's locks
-// are semaphores in /dev/shm (sem_open(3)). torchrun, DeepSpeed's launcher and gloo use none. Seen
-// with torch 2.15 and DeepSpeed 0.19.8.
-const onlyWorkers = "nothing, unless the script uses DataLoader workers or multiprocessing; then "
-
 // forWorkers sets the verdict of a finding about what only DataLoader workers and multiprocessing
 // use: fail if the script certainly starts workers, and otherwise warn. message is their error.
 func forWorkers(view checks.View, node *facts.Node, f *checks.Finding, message string) {
 	f.Verdict, f.WouldSee = checks.Fail, message
 	if !ranks.StartsWorkers(view, node) {
-		f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+message
+		f.Verdict, f.WouldSee = checks.Warn, ranks.OnlyWorkers+message
 	}
 }
 
@@ -180,7 +175,7 @@ func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding)
 		case !ranks.UsesNCCL(view) && shm.FreeInodes == 0:
 			forWorkers(view, node, &f, "OSError: [Errno 28] No space left on device")
 		case !ranks.UsesNCCL(view):
-			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"OSError: [Errno 28] No space left on device"
+			f.Verdict, f.WouldSee = checks.Warn, ranks.OnlyWorkers+"OSError: [Errno 28] No space left on device"
 		case shm.FreeInodes > int64(max(node.Slots, 1)):
 			f.Verdict = checks.Warn // the inodes suffice for one file per rank, the minimum for NCCL
 		}

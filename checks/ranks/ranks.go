@@ -125,6 +125,11 @@ func ScriptAt(p launch.Prediction, machine *facts.Node) *facts.File {
 	return FileAt(machine, p.Files[i])
 }
 
+// OnlyWorkers is the text before the error that ends only a script with worker processes. Python's
+// locks are semaphores in /dev/shm (sem_open(3)). torchrun, DeepSpeed's launcher and gloo use none.
+// Seen with torch 2.15 and DeepSpeed 0.19.8.
+const OnlyWorkers = "nothing, unless the script uses DataLoader workers or multiprocessing; then "
+
 // StartsWorkers reports whether the script certainly loads its data in worker processes on a node. It
 // may compute their number; then an argument of the script that is named after them counts.
 func StartsWorkers(view checks.View, node *facts.Node) bool {

@@ -12,6 +12,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/names"
+	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
@@ -143,6 +144,9 @@ func (s attempt) first(accepts func(facts.RehearsedRank) bool) *checks.Finding {
 		ahead = vanishAheadBy
 	}
 	f := &checks.Finding{Summary: "a rank fails in the stage " + first.Stage, Got: cmp.Or(first.Error, first.End) + placeOf(first), Want: "every rank finishes", WouldSee: first.Error, Remedy: []fix.Command{inReport}}
+	if starts := func(node *facts.Node) bool { return ranks.StartsWorkers(s.view, node) }; first.Stage == facts.StageLoader && first.End == facts.EndFailed && !slices.ContainsFunc(s.view.Nodes, starts) {
+		f.Verdict, f.WouldSee = checks.Warn, ranks.OnlyWorkers+first.Error
+	}
 	if first.End == facts.EndVanished {
 		f.Summary, f.Got = "a rank ends without an error message in the stage "+first.Stage, vanished
 		f.Remedy = append([]fix.Command{kernelLog}, f.Remedy...)
