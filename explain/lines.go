@@ -160,7 +160,7 @@ const mostHeaded = 100_000
 
 func decoration(text []byte) []byte {
 	text = text[:min(len(text), prefixWithin)]
-	message, _ := peel(string(text))
+	message := Undecorated(string(text))
 	return text[:len(text)-len(message)]
 }
 

@@ -132,8 +132,8 @@ func (m *matcher) take(l scanned) {
 		}
 		var at int
 		var values map[string]string
-		// An alarm that was already found has no values, and the report shows its whole line.
-		if p != l.first || p.Kind != Alarm || len(message) > widest {
+		// The first pattern is known to match. If it has no groups, the report shows its whole line.
+		if p != l.first || p.says.NumSubexp() > 0 || len(message) > widest {
 			var ok bool
 			if at, _, values, ok = p.match(message); !ok {
 				continue

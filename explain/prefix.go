@@ -18,78 +18,87 @@ type speaker struct {
 	local string // the rank's index on its node, if the launcher shows only that index
 }
 
-// decorations returns the prefixes that may come before a message.
-var decorations = sync.OnceValue(func() (all []literal.Expression) {
-	for _, text := range tables().Prefixes {
-		one, err := literal.Parse(text, 1)
-		if err != nil {
-			panic(err)
+// decorations holds the prefixes that may come before a message. The set has each form, and then each
+// form with words that are no nodes in place of the node.
+var decorations = sync.OnceValue(func() (all struct {
+	*literal.Set
+	forms []*regexp.Regexp
+}) {
+	texts := tables().Prefixes
+	for _, text := range texts {
+		all.forms = append(all.forms, regexp.MustCompile(text))
+		if node := nodeGroup.FindString(text); node != "" {
+			text = strings.Replace(text, node, notNodes, 1)
+		} else {
+			text = never
 		}
-		all = append(all, one)
+		texts = append(texts, text)
 	}
+	set, err := literal.NewSet(texts...)
+	if err != nil {
+		panic(err) // cannot happen: the table is embedded
+	}
+	all.Set = set
 	return all
 })
+
+// never matches nothing.
+const never = `[^\x00-\x{10ffff}]`
+
+var nodeGroup = regexp.MustCompile(`\(\?P<node>[^()]*\)`)
 
 // notNodes matches words that the prefixes of tables.yaml would read as a host. Such words are a
 // program, library, exception or interface before its error, a file before its line number, or a
 // time.
-var notNodes = regexp.MustCompile(`(?:Error|Exception|Warning|Interrupt)$` +
-	`|^(?:python|bash|g?libc|lib|cuda)[\d.]*$|\.so(?:\.[\d.]+)?$|(?:^|-)(?:gcc|g\+\+|clang|ld|make)-[\d.]+$` +
-	`|\.(?:py|cc?|cpp|h|cu|sh|ya?ml|json|log)$|^(?:eth|ib|bond|docker|nvme|mlx\d_)\d$|^[EWIF][A-Z]?\d{3,4}$|^\d{1,2}$`)
+const notNodes = `(?:[\w.-]*(?:Error|Exception|Warning|Interrupt)` +
+	`|(?:python|bash|g?libc|lib|cuda)[\d.]*|[\w.-]*\.so(?:\.[\d.]+)?|(?:[\w.-]*-)?(?:gcc|g\+\+|clang|ld|make)-[\d.]+` +
+	`|[\w.-]*\.(?:py|cc?|cpp|h|cu|sh|ya?ml|json|log)|(?:eth|ib|bond|docker|nvme|mlx\d_)\d|[EWIF][A-Z]?\d{3,4}|\d{1,2})`
 
 // peel removes prefixes and returns the message and the writer that the prefixes name.
 func peel(text string) (message string, who speaker) {
-	for range len(decorations()) { // no line has more prefixes than there are kinds
-		rest, found := peelOne(text, &who)
-		if !found {
-			break
+	message = undecorate(text, func(form *regexp.Regexp, prefix string) {
+		for i, value := range form.FindStringSubmatch(prefix) {
+			switch name := form.SubexpNames()[i]; {
+			case value == "":
+			case name == "node":
+				who.node = value
+			case name == "rank":
+				who.rank = value
+			case name == "local":
+				who.local = value
+			}
 		}
-		text = rest
-	}
-	return text, who
+	})
+	return message, who
 }
 
 // Undecorated returns a line without the prefixes that launchers and log collectors add.
-func Undecorated(line string) string {
-	message, _ := peel(line)
-	return message
-}
+func Undecorated(line string) string { return undecorate(line, func(*regexp.Regexp, string) {}) }
 
 // prefixWithin is the maximum length in bytes of the text before a message.
 const prefixWithin = 400
 
-func peelOne(text string, who *speaker) (rest string, found bool) {
-	head := text[:min(len(text), prefixWithin)]
-	for _, d := range decorations() {
-		if !d.May(head) {
-			continue
-		}
-		match := d.FindStringSubmatchIndex(head)
-		if match == nil {
-			continue
-		}
-		values, named := *who, false
-		for i, name := range d.SubexpNames() {
-			if name == "" || match[2*i] < 0 {
-				continue
-			}
-			switch value := text[match[2*i]:match[2*i+1]]; name {
-			case "node":
-				values.node, named = value, true
-			case "rank":
-				values.rank = value
-			case "local":
-				values.local = value
+// undecorate removes prefixes and calls removed for each.
+func undecorate(text string, removed func(form *regexp.Regexp, prefix string)) string {
+	all := decorations()
+next:
+	for range all.forms { // no line has more prefixes than there are kinds
+		var ends [2 * mostForms]int
+		all.Ends(text[:min(len(text), prefixWithin)], ends[:])
+		for i, form := range all.forms {
+			if end := ends[i]; end > 0 && ends[i+len(all.forms)] != end {
+				removed(form, text[:end])
+				text = text[end:]
+				continue next
 			}
 		}
-		if named && notNodes.MatchString(values.node) {
-			continue
-		}
-		*who = values
-		return text[match[1]:], true
+		break
 	}
-	return text, false
+	return text
 }
+
+// mostForms is the maximum number of forms in tables.yaml.
+const mostForms = 32
 
 // torchrun's table of failures describes one rank on several lines: host and rank, then how it
 // ended (torch/distributed/elastic/multiprocessing/errors/__init__.py, 1.9 to 2.15).

@@ -151,7 +151,7 @@ func (l *scanned) mend(candidates []*pattern) bool {
 			break // what follows is more general
 		}
 		for _, whole := range p.mended(string(l.text)) {
-			if message, _ := peel(whole); p.matches(message) {
+			if message := Undecorated(whole); p.matches(message) {
 				l.text, l.first, l.candidates, l.digest = []byte(whole), p, []*pattern{p}, 0
 				return true
 			}
@@ -196,11 +196,7 @@ func (m matched) first(digest uint64, candidates []*pattern, text []byte) *patte
 	}
 	first, ok := m[digest]
 	if !ok {
-		whole := string(text)
-		if slices.ContainsFunc(candidates, func(p *pattern) bool { return p.says.May(whole) }) {
-			message, _ := peel(whole)
-			first = firstOf(candidates, message)
-		}
+		first = firstOf(candidates, Undecorated(string(text)))
 		if len(m) < mostKnown {
 			m[digest] = first
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -79,7 +78,7 @@ type Signature struct {
 	Examples []string `yaml:"examples"`
 
 	patterns []*pattern
-	unless   []literal.Expression
+	unless   *literal.Set
 }
 
 // pattern is one expression of a signature.
@@ -181,13 +180,11 @@ func decode(files fs.FS, name string, into any) error {
 }
 
 func (c *Catalogue) add(s *Signature) error {
-	for _, text := range s.Unless {
-		unless, err := literal.Parse(text, gram)
-		if err != nil {
-			return fmt.Errorf("unless: %w", err)
-		}
-		s.unless = append(s.unless, unless)
+	unless, err := literal.NewSet(s.Unless...)
+	if err != nil {
+		return fmt.Errorf("unless: %w", err)
 	}
+	s.unless = unless
 	for _, text := range s.Says {
 		says, err := literal.Parse(text, gram)
 		if err != nil {
@@ -224,20 +221,16 @@ func (p *pattern) silent() bool {
 
 // matches reports whether a message matches and no expression of Unless does.
 func (p *pattern) matches(text string) bool {
-	return p.says.May(text) && p.says.MatchString(text) && !p.exempted(text)
-}
-
-func (s *Signature) exempted(text string) bool {
-	return slices.ContainsFunc(s.unless, func(e literal.Expression) bool { return e.May(text) && e.MatchString(text) })
+	return p.says.MatchString(text) && !p.unless.Match(text)
 }
 
 // match returns where the pattern matches the text, and the values of its groups.
 func (p *pattern) match(text string) (at, end int, values map[string]string, ok bool) {
-	if !p.says.May(text) {
+	if !p.says.MatchString(text) {
 		return 0, 0, nil, false
 	}
 	found := p.says.FindStringSubmatchIndex(text)
-	if found == nil || p.exempted(text) {
+	if found == nil || p.unless.Match(text) {
 		return 0, 0, nil, false
 	}
 	values = map[string]string{}

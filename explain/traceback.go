@@ -85,7 +85,7 @@ func looseIn(text []byte) string {
 	if !bytes.Contains(text, []byte("Error: ")) && !bytes.Contains(text, []byte("Exception: ")) {
 		return ""
 	}
-	if message, _ := peel(string(text[:min(len(text), longestPrefix+widest)])); loose.MatchString(message) {
+	if message := Undecorated(string(text[:min(len(text), longestPrefix+widest)])); loose.MatchString(message) {
 		return evidence(message, 0)
 	}
 	return ""
