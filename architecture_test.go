@@ -66,7 +66,7 @@ var rules = []rule{
 	{"internal/secret", 942, nil, acts, "one package defines what a secret is, for all that collect, store or show text"},
 	{"internal/text", 220, nil, acts, "all packages that print text share these helpers"},
 	{"internal/literal", 400, nil, clock, "it looks at regular expressions alone"},
-	{"internal/logtext", 321, nil, acts, "it reads files of any kind as text, and does not know what a log means"},
+	{"internal/logtext", 330, nil, acts, "it reads files of any kind as text, and does not know what a log means"},
 	{"internal/lazyregexp", 65, nil, nil, "the agent starts on every node and must compile only the regular expressions that it uses"},
 	{"internal/hostsys", 1485, nil, nil, "it reads the machine and starts programs for any purpose"},
 

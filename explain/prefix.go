@@ -43,7 +43,7 @@ var decorations = sync.OnceValue(func() (all struct {
 })
 
 // never matches nothing.
-const never = `[^\x00-\x{10ffff}]`
+const never = `^[^\x00-\x{10ffff}]`
 
 var nodeGroup = regexp.MustCompile(`\(\?P<node>[^()]*\)`)
 

@@ -185,7 +185,11 @@ func (c *Catalogue) add(s *Signature) error {
 		return fmt.Errorf("unless: %w", err)
 	}
 	s.unless = unless
-	for _, text := range s.Says {
+	says := s.Says
+	if s.Kind == Alarm { // has no values: one look at the line is enough for all
+		says = []string{"(?:" + strings.Join(says, ")|(?:") + ")"}
+	}
+	for _, text := range says {
 		says, err := literal.Parse(text, gram)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp/syntax"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unicode"
@@ -25,6 +26,7 @@ type Set struct {
 	program []syntax.Inst        // the programs of all expressions. The Arg of a Match is the index of its expression.
 	first   []uint32             // where the expressions begin
 	starts  []uint32             // where the expressions begin that can match anywhere in the text
+	prefix  string               // what every match begins with, "" if unknown
 	looks   bool                 // some expression depends on the character before
 	mutex   sync.Mutex           // guards the rest
 	numbers map[string]int       // numbers of the states
@@ -61,6 +63,9 @@ func NewSet(texts ...string) (*Set, error) {
 		program, err := syntax.Compile(parsed.Simplify())
 		if err != nil {
 			return nil, err
+		}
+		if len(texts) == 1 {
+			s.prefix, _ = program.Prefix()
 		}
 		offset := uint32(len(s.program))
 		s.first = append(s.first, offset+uint32(program.Start))
@@ -104,7 +109,11 @@ func (s *Set) restart() {
 	s.numbers = map[string]int{}
 	s.table.Store(s.newTable(8))
 	s.number(state{}) // nothing leads to the start, and 0 is no place of a row
-	s.number(state{end, s.first, nil})
+	start := state{end, s.first, nil}
+	if s.prefix != "" { // the character before does not matter
+		start.before = ' '
+	}
+	s.number(start)
 }
 
 func (s *Set) newTable(rows int) *table {
@@ -141,6 +150,13 @@ func (s *Set) each(text string, found func(matched []int, end int) bool) {
 	t, width := s.table.Load(), uint32(len(s.bounds)+1)
 	at := width
 	for i, size := 0, 0; i <= len(text); i += size {
+		if at == width { // nothing but a match that begins here or later
+			next := strings.Index(text[i:], s.prefix)
+			if next < 0 {
+				return
+			}
+			i += next
+		}
 		class := len(s.bounds)
 		if size = 1; i == len(text) {
 		} else if c := text[i]; c < utf8.RuneSelf {

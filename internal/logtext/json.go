@@ -18,11 +18,33 @@ var (
 	jsonLevels   = fields("level", "levelname", "severity")
 )
 
-func fields(names ...string) (keys [][]byte) {
+// known numbers the names of all fields.
+var known = map[string]int{}
+
+const mostFields = 32
+
+func fields(names ...string) (numbers []int) {
 	for _, name := range names {
-		keys = append(keys, []byte(`"`+name+`":`))
+		numbers = append(numbers, len(known))
+		known[name] = len(known)
 	}
-	return keys
+	return numbers
+}
+
+// values returns where the value of each known field begins, 0 if a line does not have the field.
+func values(line []byte) (at [mostFields]int) {
+	for i := 0; ; {
+		name := bytes.Index(line[i:], []byte(`":`))
+		if name < 0 {
+			return at
+		}
+		name += i
+		i = name + len(`":`)
+		start := bytes.LastIndexByte(line[:name], '"') + 1
+		if number, found := known[string(line[start:name])]; found && at[number] == 0 {
+			at[number] = i
+		}
+	}
 }
 
 // FromJSON returns a line in JSON as a launcher would have written it: the time, the node and the
@@ -32,36 +54,36 @@ func FromJSON(text []byte) []byte {
 		return text
 	}
 	var line []byte
-	if time := field(text, jsonTimes); bytes.Count(time, []byte(":")) > 1 {
+	at := values(text)
+	if time := field(text, at, jsonTimes); bytes.Count(time, []byte(":")) > 1 {
 		line = append(append(line, time...), ' ')
 	}
-	if node := field(text, jsonNodes); len(node) > 0 {
+	if node := field(text, at, jsonNodes); len(node) > 0 {
 		line = append(append(line, node...), " | "...)
 	}
-	if rank := field(text, jsonRanks); len(rank) > 0 {
+	if rank := field(text, at, jsonRanks); len(rank) > 0 {
 		line = append(append(append(line, "[rank"...), rank...), "]: "...)
 	}
-	message := field(text, jsonMessages)
+	message := field(text, at, jsonMessages)
 	if message == nil {
 		return append(line, text...) // settings, or the numbers of a step
 	}
-	if line = append(line, message...); len(field(text, jsonLevels)) > 0 { // the level tells failures from remarks
-		line = append(append(line, " level="...), field(text, jsonLevels)...)
+	if line = append(line, message...); len(field(text, at, jsonLevels)) > 0 { // the level tells failures from remarks
+		line = append(append(line, " level="...), field(text, at, jsonLevels)...)
 	}
-	if detail := field(text, jsonDetails); len(detail) > 0 {
+	if detail := field(text, at, jsonDetails); len(detail) > 0 {
 		line = append(append(line, '\n'), detail...)
 	}
 	return bytes.ReplaceAll(bytes.TrimRight(line, "\r\n"), []byte("\n"), []byte("\r"))
 }
 
 // field returns the text or number of the first of several fields that a line has, or nil.
-func field(line []byte, keys [][]byte) []byte {
-	for _, key := range keys {
-		at := bytes.Index(line, key)
-		if at < 0 {
+func field(line []byte, at [mostFields]int, fields []int) []byte {
+	for _, number := range fields {
+		if at[number] == 0 {
 			continue
 		}
-		value := bytes.TrimLeft(line[at+len(key):], " ")
+		value := bytes.TrimLeft(line[at[number]:], " ")
 		end := 0
 		if len(value) == 0 || value[0] != '"' {
 			for end < len(value) && digit(value[end]) {
