@@ -114,7 +114,7 @@ func (m *matcher) take(l scanned) {
 		return
 	}
 	message, who := peel(string(l.text))
-	if tableEnd.MatchString(message) {
+	if tableEnd.Match(message) {
 		who = m.recent.inTable(who)
 		l.digest = 0 // equal lines may come from different nodes, because containers on all nodes have the same process IDs
 	}

@@ -34,11 +34,7 @@ var decorations = sync.OnceValue(func() (all struct {
 		}
 		texts = append(texts, text)
 	}
-	set, err := literal.NewSet(texts...)
-	if err != nil {
-		panic(err) // cannot happen: the table is embedded
-	}
-	all.Set = set
+	all.Set = literal.MustSet(texts...)
 	return all
 })
 
@@ -103,7 +99,7 @@ const mostForms = 32
 // torchrun's table of failures describes one rank on several lines: host and rank, then how it
 // ended (torch/distributed/elastic/multiprocessing/errors/__init__.py, 1.9 to 2.15).
 var (
-	tableEnd  = regexp.MustCompile(`^ +(?:exitcode|error_file|traceback) +: `)
+	tableEnd  = literal.MustSet(`^ +(?:exitcode|error_file|traceback) +: `)
 	tableHost = regexp.MustCompile(`^ +host +: (\S+)`)
 	tableRank = regexp.MustCompile(`^ +rank +: (\d+) \(`)
 )

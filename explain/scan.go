@@ -53,10 +53,12 @@ func (x *index) scan(in io.Reader, take func(scanned)) (lines int, err error) {
 		defer close(waiting)
 		defer close(ordered)
 		var last []byte
+		usual := 0
 		for failed == nil {
-			s := &stretch{before: last, text: make([]byte, 0, stretchSize+longest), ready: make(chan struct{})}
-			if failed = s.fill(from); len(s.lines) > 0 {
-				last = s.lines[len(s.lines)-1].text
+			s := &stretch{before: last, lines: make([]scanned, 0, usual), text: make([]byte, 0, stretchSize+longest), ready: make(chan struct{})}
+			failed = s.fill(from)
+			if n := len(s.lines); n > 0 {
+				last, usual = s.lines[n-1].text, n+n/8
 			}
 			ordered <- s
 			waiting <- s
@@ -171,7 +173,7 @@ func (p *pattern) mended(text string) (whole []string) {
 	if p.Kind == Alarm || p.Kind == Success {
 		return nil
 	}
-	exception := loose.MatchString(text) // nothing is missing before an exception
+	exception := loose.Match(text) // nothing is missing before an exception
 	for missing := 1; missing <= mostTorn; missing++ {
 		for _, end := range p.says.Ends {
 			// A number is not completed: it has another meaning.

@@ -4,10 +4,10 @@ package explain
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
 
+	"preflight/internal/literal"
 	"preflight/internal/logtext"
 )
 
@@ -67,25 +67,25 @@ var (
 	// class matches what comes before the colon on the last line of a traceback. It does not match
 	// lines of other writers in between, such as "INFO:root:loading". It relies on the capitals in class names, and on the
 	// typical last word of class names without a module.
-	class = regexp.MustCompile(`^(?:(?:[A-Za-z_]\w*\.)+[A-Z_]\w*[a-z]\w*|Exception|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Failure))$`)
+	class = literal.MustSet(`^(?:(?:[A-Za-z_]\w*\.)+[A-Z_]\w*[a-z]\w*|Exception|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Failure))$`)
 )
 
 // exception reports whether a line is the last line of a traceback.
 func exception(text []byte) bool {
 	name, _, _ := bytes.Cut(text, []byte(":"))
-	return len(name) > 0 && bytes.IndexByte(name, ' ') < 0 && class.Match(name)
+	return len(name) > 0 && bytes.IndexByte(name, ' ') < 0 && class.Match(string(name))
 }
 
 // loose matches the last line of an exception whose other lines are not in the log, as in excerpts
 // and in launchers' reports.
-var loose = regexp.MustCompile(`^(?:[A-Za-z_]\w*\.)*(?:Exception|[A-Z]\w*(?:Error|Exception)): \S`)
+var loose = literal.MustSet(`^(?:[A-Za-z_]\w*\.)*(?:Exception|[A-Z]\w*(?:Error|Exception)): \S`)
 
 // looseIn returns the exception that a line shows without a traceback, or "" if there is none.
 func looseIn(text []byte) string {
 	if !bytes.Contains(text, []byte("Error: ")) && !bytes.Contains(text, []byte("Exception: ")) {
 		return ""
 	}
-	if message := Undecorated(string(text[:min(len(text), longestPrefix+widest)])); loose.MatchString(message) {
+	if message := Undecorated(string(text[:min(len(text), longestPrefix+widest)])); loose.Match(message) {
 		return evidence(message, 0)
 	}
 	return ""
@@ -189,7 +189,7 @@ const (
 
 // another matches lines that do not belong to an exception: C++ frames after c10::Error, and the
 // horizontal lines of launchers' tables.
-var another = regexp.MustCompile(`^(?:frame #\d+: |Exception raised from |[^\pL\pN]*$)|%\|`)
+var another = literal.MustSet(`^(?:frame #\d+: |Exception raised from |[^\pL\pN]*$)|%\|`)
 
 // followLines begins to collect the further lines of an exception that ends on this line.
 func (m *matcher) followLines(l line, prefix []byte) *furtherLines {
@@ -217,7 +217,7 @@ func (t *furtherLines) goesOn(l line) bool {
 		return true // another rank wrote this line
 	case len(t.prefix) == 0 && l.number > t.last+1: // an empty line came in between
 		return false
-	case t.timed && !margin(rest), len(decoration(rest)) > 0, another.Match(rest), exception(rest), loose.Match(rest), bytes.Contains(rest, tracebackHead), chains(rest):
+	case t.timed && !margin(rest), len(decoration(rest)) > 0, another.Match(string(rest)), exception(rest), loose.Match(string(rest)), bytes.Contains(rest, tracebackHead), chains(rest):
 		return false
 	}
 	t.last = l.number

@@ -120,6 +120,15 @@ func (s *Set) newTable(rows int) *table {
 	return &table{make([]atomic.Uint32, rows*(len(s.bounds)+1)), make([]state, rows)}
 }
 
+// MustSet is NewSet for constant expressions. It panics if one is invalid.
+func MustSet(texts ...string) *Set {
+	s, err := NewSet(texts...)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
 func (s *Set) class(r rune) int {
 	at, exact := slices.BinarySearch(s.bounds, r)
 	if !exact {
