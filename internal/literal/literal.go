@@ -18,7 +18,8 @@ type Expression struct {
 	*regexp.Regexp
 	set          *Set
 	Literals     []string
-	Starts, Ends []string // literals with which a match can begin and end
+	Others       [][]string // more such lists, each as good as Literals
+	Starts, Ends []string   // literals with which a match can begin and end
 }
 
 // Parse compiles an expression. It returns an error unless every match contains a literal of at
@@ -36,7 +37,7 @@ func Parse(text string, least int) (Expression, error) {
 	if err != nil {
 		return Expression{}, err
 	}
-	return Expression{regexp.MustCompile(text), set, literals, edges(parsed, false), edges(parsed, true)}, nil
+	return Expression{regexp.MustCompile(text), set, literals, lists(parsed, least), edges(parsed, false), edges(parsed, true)}, nil
 }
 
 // MatchString reports whether a text matches.
@@ -76,6 +77,18 @@ func required(re *syntax.Regexp, least int) []string {
 		return best
 	}
 	return nil
+}
+
+// lists returns all sets that required may choose from.
+func lists(re *syntax.Regexp, least int) (all [][]string) {
+	if re.Op == syntax.OpConcat || re.Op == syntax.OpCapture {
+		for _, sub := range re.Sub {
+			all = append(all, lists(sub, least)...)
+		}
+	} else if literals := required(re, least); literals != nil {
+		all = [][]string{literals}
+	}
+	return all
 }
 
 // edges returns the literals with which a match can begin, or end if last is set.

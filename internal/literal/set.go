@@ -3,7 +3,8 @@
 package literal
 
 import (
-	"fmt"
+	"encoding/binary"
+	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -21,15 +22,19 @@ import (
 // (re2/dfa.cc).
 type Set struct {
 	table   atomic.Pointer[table]
+	filled  atomic.Int32         // how often the table was full
 	ascii   [utf8.RuneSelf]uint8 // the classes of ASCII characters
 	bounds  []rune               // the first characters of the classes: no expression tells the characters of a class apart
 	program []syntax.Inst        // the programs of all expressions. The Arg of a Match is the index of its expression.
 	first   []uint32             // where the expressions begin
 	starts  []uint32             // where the expressions begin that can match anywhere in the text
 	prefix  string               // what every match begins with, "" if unknown
+	parts   []string             // what every match contains, in this order
 	looks   bool                 // some expression depends on the character before
 	mutex   sync.Mutex           // guards the rest
 	numbers map[string]int       // numbers of the states
+	texts   []string
+	slow    []*regexp.Regexp // the expressions, if the table was full too often
 }
 
 // table has a row for each state, with the next state for each class of characters.
@@ -46,14 +51,15 @@ type state struct {
 }
 
 const (
-	mostStates = 4096 // then all are built anew
+	mostStates = 2000 // then all are built anew
+	mostFilled = 4    // then package regexp is used, because building states takes longer
 	special    = 1 << 31
 	end        = -1 // the character at both ends of a text
 )
 
 // NewSet compiles expressions.
 func NewSet(texts ...string) (*Set, error) {
-	s := &Set{}
+	s := &Set{texts: texts}
 	bounds := []rune{0, '\n', '\n' + 1, '0', '9' + 1, 'A', 'Z' + 1, '_', '_' + 1, 'a', 'z' + 1}
 	for i, text := range texts {
 		parsed, err := syntax.Parse(text, syntax.Perl)
@@ -66,6 +72,7 @@ func NewSet(texts ...string) (*Set, error) {
 		}
 		if len(texts) == 1 {
 			s.prefix, _ = program.Prefix()
+			s.parts = parts(parsed)
 		}
 		offset := uint32(len(s.program))
 		s.first = append(s.first, offset+uint32(program.Start))
@@ -120,6 +127,19 @@ func (s *Set) newTable(rows int) *table {
 	return &table{make([]atomic.Uint32, rows*(len(s.bounds)+1)), make([]state, rows)}
 }
 
+// parts returns literals that every match contains, in this order.
+func parts(re *syntax.Regexp) (all []string) {
+	switch {
+	case re.Op == syntax.OpConcat, re.Op == syntax.OpCapture:
+		for _, sub := range re.Sub {
+			all = append(all, parts(sub)...)
+		}
+	case re.Op == syntax.OpLiteral && re.Flags&syntax.FoldCase == 0:
+		all = []string{string(re.Rune)}
+	}
+	return all
+}
+
 // MustSet is NewSet for constant expressions. It panics if one is invalid.
 func MustSet(texts ...string) *Set {
 	s, err := NewSet(texts...)
@@ -139,13 +159,32 @@ func (s *Set) class(r rune) int {
 
 // Match reports whether any of the expressions matches.
 func (s *Set) Match(text string) (matched bool) {
+	rest := text
+	for _, part := range s.parts { // most texts lack one of them
+		at := strings.Index(rest, part)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(part):]
+	}
+	if s.filled.Load() >= mostFilled {
+		return slices.ContainsFunc(s.slow, func(one *regexp.Regexp) bool { return one.MatchString(text) })
+	}
 	s.each(text, func([]int, int) bool { matched = true; return false })
 	return matched
 }
 
-// Ends stores for each expression where its longest match ends. It does not change the entries of
-// expressions that do not match.
+// Ends stores for each expression where a match ends, the longest if the expression begins with ^. It
+// does not change the entries of expressions that do not match.
 func (s *Set) Ends(text string, ends []int) {
+	if s.filled.Load() >= mostFilled {
+		for i, one := range s.slow {
+			if at := one.FindStringIndex(text); at != nil {
+				ends[i] = at[1]
+			}
+		}
+		return
+	}
 	s.each(text, func(matched []int, end int) bool {
 		for _, i := range matched {
 			ends[i] = end
@@ -197,7 +236,7 @@ func (s *Set) step(t *table, number, class int) (*table, uint32) {
 		r = s.bounds[class]
 	}
 	to := state{before: r}
-	seen := map[uint32]bool{}
+	seen := make([]bool, len(s.program))
 	holds := syntax.EmptyOpContext(from.before, r)
 	var visit func(pc uint32)
 	visit = func(pc uint32) {
@@ -230,6 +269,14 @@ func (s *Set) step(t *table, number, class int) (*table, uint32) {
 	to.pcs = append(to.pcs, s.starts...)
 	if len(s.numbers) >= mostStates {
 		s.restart()
+		if s.slow == nil && s.filled.Load() == mostFilled-1 {
+			for _, text := range s.texts {
+				one := regexp.MustCompile(text)
+				one.Longest()
+				s.slow = append(s.slow, one)
+			}
+		}
+		s.filled.Add(1)
 	}
 	next := s.number(to)
 	now, width := s.table.Load(), len(s.bounds)+1
@@ -255,11 +302,17 @@ func (s *Set) number(one state) int {
 	slices.Sort(one.pcs)
 	one.pcs = slices.Compact(one.pcs)
 	slices.Sort(one.matched)
-	key := fmt.Sprint(one)
-	number, known := s.numbers[key]
+	key := binary.LittleEndian.AppendUint32(nil, uint32(one.before))
+	for _, pc := range one.pcs {
+		key = binary.LittleEndian.AppendUint32(key, pc)
+	}
+	for _, i := range one.matched {
+		key = binary.LittleEndian.AppendUint32(key, ^uint32(i))
+	}
+	number, known := s.numbers[string(key)]
 	if !known {
 		number = len(s.numbers)
-		s.numbers[key] = number
+		s.numbers[string(key)] = number
 		t := s.table.Load()
 		if number == len(t.states) {
 			more := s.newTable(2 * number)
