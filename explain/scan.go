@@ -4,14 +4,14 @@ package explain
 
 import (
 	"bytes"
-	"encoding/binary"
 	"hash/maphash"
 	"io"
-	"math"
 	"runtime"
 	"slices"
 	"strings"
 	"unicode"
+
+	"preflight/internal/literal"
 )
 
 // scanned is a line and the patterns that it may match.
@@ -289,80 +289,16 @@ func sharedPrefix(a, b []byte) int {
 	return end
 }
 
-// gram is the number of bytes of a literal that one look-up in the index compares.
-const gram = 4
-
-// index finds the patterns that a line may match, with one table look-up for each byte. Every
-// pattern has literal text without which the pattern cannot match. Few lines of a log contain such
-// text, and only these lines are matched with expressions.
-type index struct {
-	rare grams // the rarest gram of each literal
-	all  grams // all grams of each literal, to find the literals that span a seam between two lines
-}
-
-// grams finds literals by some of their grams.
-type grams struct {
-	maybe [1 << hashed / 64]uint64 // bits: whether some literal contains a gram, by the hash of the gram
-	exact [1 << hashed / 4][]entry // literals by the hash of their gram, without its last two bits
-}
-
-// hashed is the number of bits of a hash. The bits of grams.maybe fit into the cache of a processor.
-const hashed = 18
-
-type entry struct {
-	literal string
-	offset  int // offset of the gram in the literal
-	pattern *pattern
-}
-
-func (g *grams) add(e entry) {
-	key := hash([]byte(e.literal[e.offset:]))
-	g.maybe[key/64] |= 1 << (key % 64)
-	g.exact[key/4] = append(g.exact[key/4], e)
-}
-
-func (x *index) add(literal string, p *pattern) {
-	best, least := 0, math.MaxInt
-	torn := min(mostTorn, (len(literal)-gram)/2) // letters that may be torn off
-	for offset := range len(literal) - gram + 1 {
-		x.all.add(entry{literal, offset, p})
-		text := literal[offset : offset+gram]
-		cost := commonness(text) + 4*len(x.rare.exact[hash([]byte(text))/4])
-		if cost < least && offset >= torn && offset <= len(literal)-gram-torn {
-			best, least = offset, cost
-		}
-	}
-	x.rare.add(entry{literal, best, p})
-}
-
-func hash(text []byte) uint32 {
-	return binary.LittleEndian.Uint32(text) * 2654435761 >> (32 - hashed)
-}
-
-// commonness guesses how often a gram occurs. It assumes that digits, spaces and the frequent
-// letters of English occur often, and capitals and most signs rarely.
-func commonness(text string) int {
-	sum := 0
-	for _, c := range []byte(text) {
-		switch {
-		case c >= '0' && c <= '9':
-			sum += 12
-		case c == ' ':
-			sum += 10
-		case c >= 'a' && c <= 'z':
-			sum += 8 - min(6, slices.Index([]byte("etaoinsrldcupmfhgbyvwkxjqz"), c)/3)
-		case c == '/' || c == '.' || c == ':' || c == '_' || c == '-':
-			sum += 5
-		}
-	}
-	return sum
-}
+// index finds the patterns that a line may match. Every pattern has literal text without which the
+// pattern cannot match. Few lines of a log contain such text, and only these lines are matched with
+// expressions.
+type index struct{ literal.Index[*pattern] }
 
 // candidates appends the patterns that the text may match, in the order of the catalogue, and the
 // patterns whose literal text is cut at the start or the end of the text.
 func (x *index) candidates(text []byte, into, torn []*pattern) (all, cut []*pattern) {
 	from := len(into)
-	x.rare.each(text, 0, len(text)-gram, mostTorn, func(p *pattern, start, end int) {
+	x.Each(text, mostTorn, func(p *pattern, start, end int) {
 		if start < 0 || end > len(text) {
 			torn = append(torn, p)
 		} else if !slices.Contains(into[from:], p) {
@@ -377,29 +313,10 @@ func inCatalogue(a, b *pattern) int { return a.order - b.order }
 
 // across returns the patterns whose literal text spans the byte at seam.
 func (x *index) across(text []byte, seam int) (found []*pattern) {
-	x.all.each(text, max(0, seam-gram+1), min(seam-1, len(text)-gram), 0, func(p *pattern, _, _ int) {
+	x.Across(text, seam, func(p *pattern) {
 		if !slices.Contains(found, p) {
 			found = append(found, p)
 		}
 	})
 	return found
-}
-
-// each calls found for every literal with a gram between two positions, with the literal's position. At
-// most "cut" bytes of a literal may be missing before the text or after it.
-func (g *grams) each(text []byte, first, last, cut int, found func(p *pattern, from, to int)) {
-	for i := first; i <= last; i++ {
-		key := hash(text[i:])
-		if g.maybe[key/64]>>(key%64)&1 == 0 {
-			continue
-		}
-		for _, e := range g.exact[key/4] {
-			from := i - e.offset
-			to := from + len(e.literal)
-			before, after := max(0, -from), max(0, to-len(text))
-			if before+after <= cut && string(text[from+before:to-after]) == e.literal[before:len(e.literal)-after] {
-				found(e.pattern, from, to)
-			}
-		}
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -113,7 +112,7 @@ type Catalogue struct {
 	Causes   []Cause
 	Families []Family
 	causes   map[string]*Cause
-	patterns []*pattern
+	patterns int
 	index    *index
 }
 
@@ -163,28 +162,8 @@ func load(files fs.FS) (*Catalogue, error) {
 		}
 		c.Families = append(c.Families, family)
 	}
-	used := map[string]int{} // how many patterns have a literal
-	for _, p := range c.patterns {
-		for _, text := range slices.Concat(p.says.Others...) {
-			used[text]++
-		}
-	}
-	for _, p := range c.patterns {
-		literals := p.says.Literals
-		for _, other := range p.says.Others {
-			if used[literals[0]] > mostShare && used[other[0]] <= mostShare {
-				literals = other
-			}
-		}
-		for _, text := range literals {
-			c.index.add(text, p)
-		}
-	}
 	return c, nil
 }
-
-// mostShare is how many patterns should be tried on a line because of the same literal text.
-const mostShare = 8
 
 func decode(files fs.FS, name string, into any) error {
 	file, err := files.Open(name)
@@ -211,13 +190,16 @@ func (c *Catalogue) add(s *Signature) error {
 		says = []string{"(?:" + strings.Join(says, ")|(?:") + ")"}
 	}
 	for _, text := range says {
-		says, err := literal.Parse(text, gram)
+		says, err := literal.Parse(text, literal.Gram)
 		if err != nil {
 			return err
 		}
-		p := &pattern{s, says, len(c.patterns), numbers.MatchString(text)}
+		p := &pattern{s, says, c.patterns, numbers.MatchString(text)}
+		for _, text := range says.Literals {
+			c.index.Add(text, mostTorn, p)
+		}
 		s.patterns = append(s.patterns, p)
-		c.patterns = append(c.patterns, p)
+		c.patterns++
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package literal finds the literal texts in regular expressions: those that every match contains,
-// and those with which a match begins or ends. With them a text can be searched for very many
-// expressions at once.
+// Package literal searches a text for very many regular expressions at once. It finds the literal
+// texts that every match of an expression contains. An [Index] finds such texts in a line. A [Set]
+// finds out which of several expressions match, much faster than package regexp.
 package literal
 
 import (
@@ -18,8 +18,7 @@ type Expression struct {
 	*regexp.Regexp
 	set          *Set
 	Literals     []string
-	Others       [][]string // more such lists, each as good as Literals
-	Starts, Ends []string   // literals with which a match can begin and end
+	Starts, Ends []string // literals with which a match can begin and end
 }
 
 // Parse compiles an expression. It returns an error unless every match contains a literal of at
@@ -37,7 +36,7 @@ func Parse(text string, least int) (Expression, error) {
 	if err != nil {
 		return Expression{}, err
 	}
-	return Expression{regexp.MustCompile(text), set, literals, lists(parsed, least), edges(parsed, false), edges(parsed, true)}, nil
+	return Expression{regexp.MustCompile(text), set, literals, edges(parsed, false), edges(parsed, true)}, nil
 }
 
 // MatchString reports whether a text matches.
@@ -77,18 +76,6 @@ func required(re *syntax.Regexp, least int) []string {
 		return best
 	}
 	return nil
-}
-
-// lists returns all sets that required may choose from.
-func lists(re *syntax.Regexp, least int) (all [][]string) {
-	if re.Op == syntax.OpConcat || re.Op == syntax.OpCapture {
-		for _, sub := range re.Sub {
-			all = append(all, lists(sub, least)...)
-		}
-	} else if literals := required(re, least); literals != nil {
-		all = [][]string{literals}
-	}
-	return all
 }
 
 // edges returns the literals with which a match can begin, or end if last is set.

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"unicode"
@@ -28,8 +27,6 @@ type Set struct {
 	program []syntax.Inst        // the programs of all expressions. The Arg of a Match is the index of its expression.
 	first   []uint32             // where the expressions begin
 	starts  []uint32             // where the expressions begin that can match anywhere in the text
-	prefix  string               // what every match begins with, "" if unknown
-	parts   []string             // what every match contains, in this order
 	looks   bool                 // some expression depends on the character before
 	mutex   sync.Mutex           // guards the rest
 	numbers map[string]int       // numbers of the states
@@ -69,10 +66,6 @@ func NewSet(texts ...string) (*Set, error) {
 		program, err := syntax.Compile(parsed.Simplify())
 		if err != nil {
 			return nil, err
-		}
-		if len(texts) == 1 {
-			s.prefix, _ = program.Prefix()
-			s.parts = parts(parsed)
 		}
 		offset := uint32(len(s.program))
 		s.first = append(s.first, offset+uint32(program.Start))
@@ -116,28 +109,11 @@ func (s *Set) restart() {
 	s.numbers = map[string]int{}
 	s.table.Store(s.newTable(8))
 	s.number(state{}) // nothing leads to the start, and 0 is no place of a row
-	start := state{end, s.first, nil}
-	if s.prefix != "" { // the character before does not matter
-		start.before = ' '
-	}
-	s.number(start)
+	s.number(state{end, s.first, nil})
 }
 
 func (s *Set) newTable(rows int) *table {
 	return &table{make([]atomic.Uint32, rows*(len(s.bounds)+1)), make([]state, rows)}
-}
-
-// parts returns literals that every match contains, in this order.
-func parts(re *syntax.Regexp) (all []string) {
-	switch {
-	case re.Op == syntax.OpConcat, re.Op == syntax.OpCapture:
-		for _, sub := range re.Sub {
-			all = append(all, parts(sub)...)
-		}
-	case re.Op == syntax.OpLiteral && re.Flags&syntax.FoldCase == 0:
-		all = []string{string(re.Rune)}
-	}
-	return all
 }
 
 // MustSet is NewSet for constant expressions. It panics if one is invalid.
@@ -159,14 +135,6 @@ func (s *Set) class(r rune) int {
 
 // Match reports whether any of the expressions matches.
 func (s *Set) Match(text string) (matched bool) {
-	rest := text
-	for _, part := range s.parts { // most texts lack one of them
-		at := strings.Index(rest, part)
-		if at < 0 {
-			return false
-		}
-		rest = rest[at+len(part):]
-	}
 	if s.filled.Load() >= mostFilled {
 		return slices.ContainsFunc(s.slow, func(one *regexp.Regexp) bool { return one.MatchString(text) })
 	}
@@ -198,13 +166,6 @@ func (s *Set) each(text string, found func(matched []int, end int) bool) {
 	t, width := s.table.Load(), uint32(len(s.bounds)+1)
 	at := width
 	for i, size := 0, 0; i <= len(text); i += size {
-		if at == width { // nothing but a match that begins here or later
-			next := strings.Index(text[i:], s.prefix)
-			if next < 0 {
-				return
-			}
-			i += next
-		}
 		class := len(s.bounds)
 		if size = 1; i == len(text) {
 		} else if c := text[i]; c < utf8.RuneSelf {
