@@ -132,8 +132,13 @@ func (m *matcher) take(l scanned) {
 		}
 		var at int
 		var values map[string]string
-		// The first pattern is known to match. If it has no groups, the report shows its whole line.
-		if p != l.first || p.says.NumSubexp() > 0 || len(message) > widest {
+		// If a pattern has no groups, the report shows the whole line. An alarm that was already found
+		// needs no second look.
+		parts := p.says.NumSubexp() > 0 || len(message) > widest
+		if (p != l.first || !parts && p.Kind != Alarm) && !p.matches(message) {
+			continue
+		}
+		if parts {
 			var ok bool
 			if at, _, values, ok = p.match(message); !ok {
 				continue
@@ -231,6 +236,9 @@ func (m *matcher) goesOn(message string) bool {
 			joined = append(joined, h.text+message)
 		}
 		for _, text := range joined {
+			if !h.pattern.matches(text) {
+				continue
+			}
 			if at, end, values, ok := h.pattern.match(text); ok && at < len(h.text) && end > len(h.text) {
 				m.open = m.open[:0]
 				m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line >= h.number })
