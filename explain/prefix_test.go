@@ -71,6 +71,13 @@ func TestPeel(t *testing.T) {
 		if message, who := peel(test.text); message != test.message || who != test.want {
 			t.Errorf("%s: %q: got %q of %+v", test.name, test.text, message, who)
 		}
+		ends := make([]int, 2*mostForms)
+		decorations().Ends(test.text, ends)
+		for i, form := range decorations().forms {
+			if at := append(form.FindStringIndex(test.text), 0, 0); at[1] != ends[i] {
+				t.Errorf("%s: %q: %s ends at %d, not at %d", test.name, test.text, form, ends[i], at[1])
+			}
+		}
 	}
 }
 

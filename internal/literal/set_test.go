@@ -41,21 +41,27 @@ func FuzzSet(f *testing.F) {
 	})
 }
 
-// TestSetForgets checks that the states of a Set take limited memory.
-func TestSetForgets(t *testing.T) {
-	s, err := NewSet(`a[ab]{12}c`)
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestSetFull checks that a Set takes limited memory, and is right when it has given up building
+// states.
+func TestSetFull(t *testing.T) {
+	s := MustSet(`^x`, `a[ab]{12}c`)
 	text := make([]byte, 100_000)
 	for i, seed := 0, uint32(1); i < len(text); i++ {
 		seed = seed*1664525 + 1013904223
 		text[i] = 'a' + byte(seed>>31)
 	}
-	if s.Match(string(text)) || !s.Match(string(text)+"c") && !s.Match(string(text)+"aaaaaaaaaaaaac") {
-		t.Error("wrong")
+	for range 3 {
+		for end, want := range map[string]bool{"": false, "aaaaaaaaaaaaac": true, "c" + string(text): string(text)[len(text)-13] == 'a'} {
+			if got := s.Match(string(text) + end); got != want {
+				t.Errorf("%.20q: %v", end, got)
+			}
+			ends := []int{0, 0}
+			if s.Ends("x"+string(text)+end, ends); ends[0] != 1 || ends[1] > 0 != want {
+				t.Errorf("%.20q: %v", end, ends)
+			}
+		}
 	}
-	if len(s.numbers) > mostStates {
-		t.Errorf("%d states", len(s.numbers))
+	if s.filled.Load() < mostFilled || len(s.numbers) > mostStates {
+		t.Errorf("filled %d times, %d states", s.filled.Load(), len(s.numbers))
 	}
 }
