@@ -67,9 +67,9 @@ func (x *index) scan(in io.Reader, take func(scanned)) (lines int, err error) {
 	seed := maphash.MakeSeed()
 	for range workers {
 		go func() {
-			known := matched{}
+			known, same := matched{}, map[uint64]scanned{}
 			for s := range waiting {
-				s.look(x, seed, known)
+				s.look(x, seed, known, same)
 				close(s.ready)
 			}
 		}()
@@ -104,8 +104,9 @@ func (s *stretch) fill(lines *reader) error {
 // of a job log the same lines repeatedly.
 const mostKnown = 1 << 14
 
-// look finds the patterns that the lines may match. known caches the results by text.
-func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
+// look finds the patterns that the lines may match. known caches the results by text, and same those of
+// lines that repeat exactly.
+func (s *stretch) look(x *index, seed maphash.Seed, known matched, same map[uint64]scanned) {
 	var candidates []*pattern // candidates of all lines, one line after the other
 	var torn []*pattern
 	var joint, buffer []byte
@@ -114,6 +115,11 @@ func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
 		l := &s.lines[i]
 		l.broken, joint = x.broken(before, l.text, joint)
 		before = l.text
+		digest := maphash.Bytes(seed, l.text)
+		if one, ok := same[digest]; ok {
+			l.candidates, l.first, l.digest = one.candidates, one.first, one.digest
+			continue
+		}
 		from := len(candidates)
 		candidates, torn = x.candidates(l.text, candidates, torn[:0])
 		l.candidates = candidates[from:len(candidates):len(candidates)]
@@ -123,7 +129,7 @@ func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
 		buffer = shape(l.text, buffer[:0])
 		alike := maphash.Bytes(seed, buffer)
 		if len(l.candidates) > 0 {
-			l.digest = maphash.Bytes(seed, l.text)
+			l.digest = digest
 			if !slices.ContainsFunc(l.candidates, func(p *pattern) bool { return p.counts && p.Kind != Alarm }) {
 				l.first = known.first(alike, l.candidates, l.text)
 			} else {
@@ -137,6 +143,9 @@ func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
 		// A log with this many different lines was not copied by hand.
 		if _, vain := known[alike+2]; !vain && len(known) < mostKnown && (l.first == nil || l.first.Kind == Alarm || l.first.Kind == Summary) && !l.mend(append(torn, l.candidates...)) {
 			known[alike+2] = nil
+		}
+		if len(same) < mostKnown && len(l.text) > 0 && &l.text[0] == &before[0] { // not mended
+			same[digest] = scanned{candidates: slices.Clone(l.candidates), first: l.first, digest: l.digest}
 		}
 	}
 }
