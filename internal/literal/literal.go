@@ -10,13 +10,14 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"sync"
 )
 
 // Expression is a regular expression with a list of literals. Every match contains at least one of
 // the literals. Searching for the literals is cheap, and most lines contain none.
 type Expression struct {
 	*regexp.Regexp
-	set          *Set
+	set          func() *Set
 	Literals     []string
 	Starts, Ends []string // literals with which a match can begin and end
 }
@@ -32,15 +33,12 @@ func Parse(text string, least int) (Expression, error) {
 	if len(literals) == 0 {
 		return Expression{}, fmt.Errorf("%q has no text of %d bytes that is always there (case matters)", text, least)
 	}
-	set, err := NewSet(text)
-	if err != nil {
-		return Expression{}, err
-	}
+	set := sync.OnceValue(func() *Set { return MustSet(text) }) // most are never needed
 	return Expression{regexp.MustCompile(text), set, literals, edges(parsed, false), edges(parsed, true)}, nil
 }
 
 // MatchString reports whether a text matches.
-func (e Expression) MatchString(text string) bool { return e.set.Match(text) }
+func (e Expression) MatchString(text string) bool { return e.set().Match(text) }
 
 // required returns a set of literals such that every match contains at least one of them. It
 // returns nil if there is no such set with literals of at least "least" bytes.
