@@ -70,8 +70,8 @@ var rules = []rule{
 	{"internal/lazyregexp", 65, nil, nil, "the agent starts on every node and must compile only the regular expressions that it uses"},
 	{"internal/hostsys", 1485, nil, nil, "it reads the machine and starts programs for any purpose"},
 
-	{"launch", 4785, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
-	{"launch/args", 2726, []string{"hostfile", "launch"}, acts, byRule},
+	{"launch", 4788, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
+	{"launch/args", 2723, []string{"hostfile", "launch"}, acts, byRule},
 	{"launch/dsconfig", 1388, []string{"hostfile"}, acts, byRule},
 	{"launch/nccl", 2249, []string{"facts", "hostfile", "launch"}, acts, byRule},
 
@@ -94,7 +94,7 @@ var rules = []rule{
 	{"probe/nvml", 1237, []string{"facts"}, nil, "it runs in a process of its own, which the driver may hang or kill"},
 	{"probe/startlimit", 42, nil, nil, "it runs before everything else in the program and must cost nothing"},
 
-	{"drill", 1658, []string{"drill/c10d", "drill/outcome", "facts", "internal/hostsys"}, nil, tries},
+	{"drill", 1707, []string{"drill/c10d", "drill/outcome", "facts", "internal/hostsys"}, nil, tries},
 	{"drill/c10d", 1238, []string{"facts"}, nil, tries},
 	{"drill/mesh", 1689, []string{"drill/outcome", "facts", "internal/hostsys"}, nil, tries},
 	{"drill/smoke", 1213, []string{"facts", "internal/hostsys"}, nil, tries},
@@ -103,7 +103,7 @@ var rules = []rule{
 	{"drill/smoke/direct", 929, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, "it runs in a process of its own, which the library may hang or kill"},
 	{"drill/outcome", 156, []string{"facts", "internal/hostsys"}, nil, tries},
 
-	{"fleet", 3993, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
+	{"fleet", 4000, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
 		"a run gathers facts: the checks and the report must not decide which facts"},
 	{"agent", 406, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need no code for launches, checks and reports"},
 
@@ -117,7 +117,7 @@ var rules = []rule{
 	{"checks/ssh", 924, judging, clock, pure},
 	{"checks/host", 1869, judging, clock, pure},
 	{"checks/software", 2231, judging, clock, pure},
-	{"checks/launcher", 4230, judging, clock, pure},
+	{"checks/launcher", 4293, judging, clock, pure},
 	{"checks/gpu", 4337, judging, clock, pure},
 	{"checks/network", 5527, judging, clock, pure},
 	{"checks/fabric", 1383, judging, clock, pure},
@@ -180,7 +180,7 @@ type programRule struct {
 }
 
 var programs = []programRule{
-	{"cmd/preflight", 4905, nil},
+	{"cmd/preflight", 4909, nil},
 	{"cmd/agent", 25, launching},
 	{"cmd/agent/pack", 73, nil},
 	{"docs/picture", 193, nil},

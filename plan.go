@@ -130,7 +130,7 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 	p.StandIn = args.StandIn(command, flags.DeepSpeed, around)
 	options := beside(typed.Options, flags)
 	isPath, isPython := strings.Contains(command[0], "/"), strings.HasPrefix(path.Base(command[0]), "python") // Python is probed in its own section
-	if isPath && !isPython && !typed.Srun && typed.Rendezvous != "" && typed.Rendezvous != launch.RendezvousDeepSpeed {
+	if isPath && !isPython && typed.Srun == nil && typed.Rendezvous != "" && typed.Rendezvous != launch.RendezvousDeepSpeed {
 		options.TypedAs = command[0]
 	}
 	if typed.Hostfile != "" {
@@ -144,7 +144,7 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 	} else if p.Hostfile == "" && len(options.Hosts) == 0 {
 		p.Alone = typed.MaxNodes == 1
 		if !p.Alone {
-			if typed.Srun {
+			if typed.Srun != nil {
 				return options, &launch.UsageError{Program: "srun", Message: "preflight is in no Slurm job: run it in the job, by sbatch or salloc"}
 			}
 			return options, &launch.UsageError{Program: typed.Program,

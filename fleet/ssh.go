@@ -85,6 +85,8 @@ const (
 
 func (r *run) noRehearsal() string {
 	switch p, head := r.Prediction, r.fleet.Head; {
+	case p.Srun && p.SlurmJob:
+		return ""
 	case p.Local, !p.StartedBy().PDSH:
 		return "this launch does not use pdsh"
 	case head == nil || head.Launcher == nil || head.Launcher.PDSH == nil:
@@ -95,7 +97,7 @@ func (r *run) noRehearsal() string {
 	return ""
 }
 
-// rehearsal runs the pdsh that DeepSpeed will run over the nodes that were reached, with an echo in
+// rehearsal runs the srun of the command, or the pdsh that DeepSpeed will run over the nodes that were reached, with an echo in
 // place of the training. A check compares the output with the results of preflight's own ssh.
 func (r *run) rehearsal(ctx context.Context, d Drill) {
 	head := r.fleet.Head
@@ -116,6 +118,11 @@ func (r *run) rehearsal(ctx context.Context, d Drill) {
 	}
 	r.emit(Event{Phase: d.Phase, Step: Began})
 	defer r.emit(Event{Phase: d.Phase, Step: Ended})
+	if r.Prediction.Srun {
+		seen := drill.RehearseSrun(ctx, r.Prediction.SrunWords, r.Prediction.HostNames(), max(r.Timeout, rehearsalTime))
+		head.Rehearsal = &seen
+		return
+	}
 	seen := drill.Rehearse(ctx, drill.Rehearsal{
 		Program: head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: r.Prediction.LauncherArgs, Env: r.Prediction.CommandEnv, Limit: limit,
 	})

@@ -40,8 +40,9 @@ type Options struct {
 	Program string // "" means deepspeed
 	// Framework is the program that was typed and that starts Program, such as swift; "" for none.
 	Framework string
-	// Srun means that the command is typed once, behind srun, which starts it on every node.
-	Srun bool
+	// Srun holds srun and its options if the command is typed once, behind srun, which starts it on
+	// every node.
+	Srun []string
 	// TypedAs is the path of the program if the command is typed on every node and names the
 	// program by a path.
 	TypedAs string
@@ -117,6 +118,7 @@ type Prediction struct {
 	Program   string          `json:"program,omitempty"`   // deepspeed, torchrun, accelerate
 	Framework string          `json:"framework,omitempty"` // the typed program that starts Program, such as swift
 	Srun      bool            `json:"srun,omitempty"`      // srun starts Program on every node
+	SrunWords []string        `json:"-"`                   // srun and its options, which may hold secrets
 	DeepSpeed string          `json:"deepspeed,omitempty"` // the release whose rules apply, "" for the newest
 	Hosts     []hostfile.Host `json:"hosts"`               // active hosts in rank order
 	Launcher  string          `json:"launcher"`            // a name of [Launchers]; "" with NoSSH and for torchrun
@@ -271,7 +273,8 @@ func (r runner) prediction() Prediction {
 	p := Prediction{
 		Program:            cmp.Or(r.Program, ProgramDeepSpeed),
 		Framework:          r.Framework,
-		Srun:               r.Srun,
+		Srun:               r.Srun != nil,
+		SrunWords:          r.Srun,
 		DeepSpeed:          r.DeepSpeed,
 		Hosts:              r.active,
 		Launcher:           r.launcher,

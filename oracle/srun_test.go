@@ -30,7 +30,8 @@ func TestSrun(t *testing.T) {
 		check                string // the check that fails
 	}{
 		{"a module, once on each node", "-l", meet + " -m train", true, ""},
-		{"two on each node", "--ntasks 4 --overcommit", meet + " train.py", false, "launcher-args launching machine"},
+		{"two on each node", "--ntasks 4 --overcommit", meet + " train.py", false, "launcher-ready w1 w2"},
+		{"more than the job has", "--cpus-per-task 4", meet + " train.py", false, "launcher-ready launching machine"},
 		{"the same rank on each node", "-l", static + " train.py", false, "launcher-args launching machine"},
 		{"a script that is not there", "-l", meet + " gone.py", false, "script-same w1 w2"},
 	} {

@@ -105,7 +105,6 @@ var noteRules = map[string]noteRule{
 		return []checks.Finding{checks.UnknownFor(v.Head, note.Message)} // preflight cannot test an external rendezvous service
 	}},
 	"log-level-unknown": {torchrun: true, fatal: true, fix: takenOut, wouldSee: "ValueError: Unknown level: …"},
-	"srun-tasks":        {torchrun: true, fatal: true, fix: command(fix.Here("srun --nodes={host_count} --ntasks={host_count} …")), wouldSee: "RendezvousConnectionError: The connection to the C10d store has failed."},
 	"srun-node-rank":    {torchrun: true, fatal: true, fix: meetsWithoutRank, wouldSee: waitsForNode},
 	"node-rank-range":   {torchrun: true, fatal: true, fix: ownNodeRank, wouldSee: waitsForNode},
 	"node-rank-missing": {torchrun: true, look: oneNodeRankForAll},

@@ -40,7 +40,7 @@ func judgeLauncher(view checks.View) []checks.Finding {
 			return findings
 		}
 		if view.Launch.Srun {
-			return checks.Skipped("srun starts torchrun on every node")
+			return srunFindings(view)
 		}
 		return checks.Skipped("you start torchrun on every node: there is no launcher")
 	}

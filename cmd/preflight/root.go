@@ -26,6 +26,7 @@ import (
 	"preflight/launch"
 	"preflight/remote"
 	"preflight/remote/kubectl"
+	"preflight/remote/srun"
 	"preflight/report/formats"
 )
 
@@ -130,6 +131,9 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	}
 	began := time.Now()
 	job, closeJob, err := config.job(cmd.Context(), command)
+	if noHostsGiven(err) && config.Via == srun.Name {
+		return usage.WithHint(errors.New("no nodes: preflight is in no Slurm job"), "run it in the job, by sbatch or salloc; or name a running job of yours: preflight --jobid 118 --via srun")
+	}
 	if noHostsGiven(err) {
 		return firstSteps()
 	}
@@ -170,7 +174,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 		notLaunched(report, next != "" && !isQuiet)
 		return verdictCode(report)
 	case wrongMachine(report) != "":
-		notLaunched(report, next != "" && !isQuiet)
+		notLaunched(report, false)
 		return exitCode(exitTrouble)
 	}
 	if cmd.Context().Err() != nil { // the user typed Ctrl-C while the report was written

@@ -138,7 +138,7 @@ func wrongMachine(r checks.Report) string {
 	if !byHand || len(r.Launch.Hosts) < 2 || r.LaunchedFrom != "" {
 		return ""
 	}
-	return fmt.Sprintf("this command must be started on each of the %d nodes, and this machine is none of them", len(r.Launch.Hosts))
+	return fmt.Sprintf("this command must be started on each of the %d nodes, and this machine is none of them: start it there, or in a Slurm job by srun; to check only, add --dry-run", len(r.Launch.Hosts))
 }
 
 // startLaunch replaces this process with the launch and does not change the launch's arguments. It
@@ -164,6 +164,6 @@ func notLaunched(r checks.Report, isProvable bool) {
 	}
 	fmt.Fprintf(os.Stderr, "preflight: not launched: %s\n", why)
 	if isProvable {
-		fmt.Fprintln(os.Stderr, "preflight: to prove it, add --rehearse: it runs this command with a stand-in for the training")
+		fmt.Fprintln(os.Stderr, "preflight: to see what the real launcher does, add --rehearse: it runs this command with a stand-in for the training")
 	}
 }

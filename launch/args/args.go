@@ -83,7 +83,7 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 	if command != nil {
 		typed, err := Parse(command, deepspeed, around)
 		if framework == srunName {
-			return throughSrun(typed, err, words, around)
+			return throughSrun(words[:len(words)-len(command)], command, typed, err)
 		}
 		typed.Framework, typed.Interpreter = framework, cmp.Or(typed.Interpreter, given)
 		return typed, err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"preflight/hostfile"
@@ -59,48 +58,46 @@ func srun(words []string, _ Surroundings) ([]string, error) {
 	words = append([]string{srunName}, words...)
 	at, _ := behindSrun(words)
 	if at >= len(words) {
-		return nil, refusedBehindSrun
+		return nil, refusedBehindSrun("it names no command to start: write srun torchrun …")
 	}
 	return words[at:], nil
 }
 
-var refusedBehindSrun = &launch.UsageError{Program: srunName, Message: "preflight knows what srun starts only if that is torchrun or accelerate launch; if srun starts the ranks itself, leave the command out, and name the launcher and the hosts: preflight -H hostfile --launcher slurm"}
+func refusedBehindSrun(format string, values ...any) error {
+	return &launch.UsageError{Program: srunName, Message: fmt.Sprintf(format, values...)}
+}
 
 // throughSrun returns the command that srun starts, given what [Parse] says of it. preflight knows
-// what srun starts only if each node needs the same command.
-func throughSrun(typed Typed, err error, words []string, around Surroundings) (Typed, error) {
-	if unknown := (*launch.UsageError)(nil); errors.As(err, &unknown) && unknown.Original != "" {
-		return typed, err
+// what srun starts only if each node needs the same command. before holds srun and its options.
+func throughSrun(before, command []string, typed Typed, err error) (Typed, error) {
+	_, options := behindSrun(before)
+	for name, value := range options {
+		switch {
+		case Begins(value):
+			return Typed{}, refusedBehindSrun("preflight does not know its option %s, and reads %s as the value: write %[1]s=VALUE, or leave the option out", name, value)
+		case name == "--chdir" || name == "-D":
+			return Typed{}, refusedBehindSrun("write cd %s before it in place of %s, so that preflight looks for the script there", value, name)
+		}
 	}
-	if err != nil || typed.Hostfile != "" || typed.Rendezvous == "" {
-		return Typed{}, refusedBehindSrun
+	unknown, isUsage := errors.AsType[*launch.UsageError](err)
+	name := path.Base(command[0])
+	switch {
+	case err == nil && typed.Hostfile == "" && typed.Rendezvous != "":
+	case err == nil:
+		return Typed{}, refusedBehindSrun("%s starts the ranks of all nodes itself: leave srun out, as in deepspeed --launcher slurm …", name)
+	case pythonName.MatchString(name) && isUsage && unknown.Original == "":
+		return Typed{}, refusedBehindSrun("if srun itself starts the ranks, check them without the command: preflight --via srun --launcher slurm")
+	case isUsage && unknown.Original == "" && !strings.Contains(unknown.Message, "did you mean") && !Begins(command[0]):
+		return Typed{}, refusedBehindSrun("preflight does not know what %s starts: write torchrun or accelerate launch directly behind srun's options, and variables before srun", name)
+	default:
+		return Typed{}, err
 	}
-	typed.Srun, typed.Notes = true, append(typed.Notes, srunTasks(words, around)...)
+	typed.Srun = before
 	if typed.Rendezvous == launch.RendezvousStatic && typed.MaxNodes > 1 {
 		typed.Notes = slices.DeleteFunc(typed.Notes, func(note hostfile.Note) bool { return note.ID == "node-rank-missing" })
 		typed.Notes = append(typed.Notes, hostfile.Note{ID: "srun-node-rank", Message: fmt.Sprintf("srun starts the same command on every node, so every node is node %d of %d and waits for the others", typed.NodeRank, typed.MaxNodes)})
 	}
 	return typed, nil
-}
-
-// srunTasks reports a command that srun does not start exactly once on each node. In a job, its
-// number of tasks counts more than --ntasks-per-node (tried with Slurm 22.05).
-func srunTasks(words []string, around Surroundings) []hostfile.Note {
-	_, options := behindSrun(words)
-	number := func(values ...string) int {
-		for _, value := range values {
-			if n, err := strconv.Atoi(value); err == nil {
-				return n
-			}
-		}
-		return 0
-	}
-	nodes := number(options["-N"], options["--nodes"], around.Getenv("SLURM_JOB_NUM_NODES"))
-	tasks := number(options["-n"], options["--ntasks"], around.Getenv("SLURM_NTASKS"), strconv.Itoa(nodes*max(number(options["--ntasks-per-node"]), 1)))
-	if nodes == 0 || tasks == nodes {
-		return nil
-	}
-	return []hostfile.Note{{ID: "srun-tasks", Message: fmt.Sprintf("srun starts the launcher %d times on %d nodes, but it must start once on each: give srun --nodes=%d --ntasks=%[2]d", tasks, nodes, nodes)}}
 }
 
 // SrunOptions returns the values of srun's options if words are a command of srun, otherwise nil.
