@@ -71,7 +71,7 @@ var rules = []rule{
 	{"internal/hostsys", 1485, nil, nil, "it reads the machine and starts programs for any purpose"},
 
 	{"launch", 4788, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
-	{"launch/args", 2723, []string{"hostfile", "launch"}, acts, byRule},
+	{"launch/args", 2747, []string{"hostfile", "launch"}, acts, byRule},
 	{"launch/dsconfig", 1388, []string{"hostfile"}, acts, byRule},
 	{"launch/nccl", 2249, []string{"facts", "hostfile", "launch"}, acts, byRule},
 

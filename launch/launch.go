@@ -40,7 +40,7 @@ type Options struct {
 	Program string // "" means deepspeed
 	// Framework is the program that was typed and that starts Program, such as swift; "" for none.
 	Framework string
-	// Srun holds srun and its options if the command is typed once, behind srun, which starts it on
+	// Srun holds srun and its options, except those that redirect its output, if the command is typed once, behind srun, which starts it on
 	// every node.
 	Srun []string
 	// TypedAs is the path of the program if the command is typed on every node and names the

@@ -29,7 +29,7 @@ func TestSrun(t *testing.T) {
 		trains               bool
 		check                string // the check that fails
 	}{
-		{"a module, once on each node", "-l", meet + " -m train", true, ""},
+		{"a module, once on each node", "-l --output job.log", meet + " -m train", true, ""},
 		{"two on each node", "--ntasks 4 --overcommit", meet + " train.py", false, "launcher-ready w1 w2"},
 		{"more than the job has", "--cpus-per-task 4", meet + " train.py", false, "launcher-ready launching machine"},
 		{"the same rank on each node", "-l", static + " train.py", false, "launcher-args launching machine"},

@@ -27,11 +27,17 @@ var srunFlags = strings.Fields(`E H I k K l O Q s u v X Z h V
 --container-mount-home --no-container-mount-home --container-remap-root --no-container-remap-root --container-entrypoint
 --no-container-entrypoint --container-writable --container-readonly`)
 
-// behindSrun returns the position in words of the command that srun starts, and the values of
-// srun's options under the names as typed. words begins with srun.
-func behindSrun(words []string) (at int, options map[string]string) {
-	options = map[string]string{}
+// srunOption is an option with its name as typed. It takes the words from one position to another.
+type srunOption struct {
+	name, value string
+	from, to    int
+}
+
+// behindSrun returns the position in words of the command that srun starts, and srun's options.
+// words begins with srun.
+func behindSrun(words []string) (at int, options []srunOption) {
 	for at = 1; at < len(words) && strings.HasPrefix(words[at], "-"); at++ {
+		from := at
 		name, value, isWhole := strings.Cut(words[at], "=")
 		if name == "--" {
 			return at + 1, options
@@ -48,9 +54,22 @@ func behindSrun(words []string) (at int, options map[string]string) {
 			at++
 			value = words[at]
 		}
-		options[name] = value
+		options = append(options, srunOption{name, value, from, at + 1})
 	}
 	return at, options
+}
+
+// unredirected returns srun's words without the options that redirect output and input. An echo or a
+// rehearsal must not write into the files of the training.
+func unredirected(words []string) []string {
+	_, options := behindSrun(words)
+	words = slices.Clone(words)
+	for _, o := range slices.Backward(options) {
+		if slices.Contains(strings.Fields("-o --output -e --error -i --input"), o.name) {
+			words = slices.Delete(words, o.from, o.to)
+		}
+	}
+	return words
 }
 
 // srun returns the command that srun starts.
@@ -71,12 +90,12 @@ func refusedBehindSrun(format string, values ...any) error {
 // what srun starts only if each node needs the same command. before holds srun and its options.
 func throughSrun(before, command []string, typed Typed, err error) (Typed, error) {
 	_, options := behindSrun(before)
-	for name, value := range options {
+	for _, o := range options {
 		switch {
-		case Begins(value):
-			return Typed{}, refusedBehindSrun("preflight does not know its option %s, and reads %s as the value: write %[1]s=VALUE, or leave the option out", name, value)
-		case name == "--chdir" || name == "-D":
-			return Typed{}, refusedBehindSrun("write cd %s before it in place of %s, so that preflight looks for the script there", value, name)
+		case Begins(o.value):
+			return Typed{}, refusedBehindSrun("preflight does not know its option %s, and reads %s as the value: write %[1]s=VALUE, or leave the option out", o.name, o.value)
+		case o.name == "--chdir" || o.name == "-D":
+			return Typed{}, refusedBehindSrun("write cd %s before it in place of %s, so that preflight looks for the script there", o.value, o.name)
 		}
 	}
 	unknown, isUsage := errors.AsType[*launch.UsageError](err)
@@ -92,7 +111,7 @@ func throughSrun(before, command []string, typed Typed, err error) (Typed, error
 	default:
 		return Typed{}, err
 	}
-	typed.Srun = before
+	typed.Srun = unredirected(before)
 	if typed.Rendezvous == launch.RendezvousStatic && typed.MaxNodes > 1 {
 		typed.Notes = slices.DeleteFunc(typed.Notes, func(note hostfile.Note) bool { return note.ID == "node-rank-missing" })
 		typed.Notes = append(typed.Notes, hostfile.Note{ID: "srun-node-rank", Message: fmt.Sprintf("srun starts the same command on every node, so every node is node %d of %d and waits for the others", typed.NodeRank, typed.MaxNodes)})
@@ -105,6 +124,10 @@ func SrunOptions(words []string) map[string]string {
 	if len(words) == 0 || path.Base(words[0]) != srunName {
 		return nil
 	}
+	values := map[string]string{}
 	_, options := behindSrun(words)
-	return options
+	for _, o := range options {
+		values[o.name] = o.value
+	}
+	return values
 }

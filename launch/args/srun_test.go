@@ -3,6 +3,7 @@
 package args
 
 import (
+	"strings"
 	"testing"
 
 	"preflight/launch"
@@ -35,6 +36,9 @@ func TestSrun(t *testing.T) {
 	options := SrunOptions([]string{"srun", "--container-image", "nvcr.io/x", "-N2", "torchrun"})
 	if len(options) != 2 || options["--container-image"] != "nvcr.io/x" || options["-N"] != "2" {
 		t.Error(options)
+	}
+	if words := unredirected(strings.Fields("srun -l -o out-%j.log -N 2 --error=err.log -u")); strings.Join(words, " ") != "srun -l -N 2 -u" {
+		t.Error(words)
 	}
 	if SrunOptions([]string{"torchrun", "--nnodes", "2"}) != nil {
 		t.Error("torchrun has options of srun")

@@ -17,7 +17,7 @@ import (
 func StandIn(words []string, deepspeed string, around Surroundings) launch.StandIn {
 	command, by, _, err := started(words, around)
 	if err == nil && by == srunName {
-		return behind(words[:len(words)-len(command)], StandIn(command, deepspeed, around))
+		return behind(unredirected(words[:len(words)-len(command)]), StandIn(command, deepspeed, around))
 	}
 	if err == nil && command != nil {
 		words = command
