@@ -180,7 +180,7 @@ type programRule struct {
 }
 
 var programs = []programRule{
-	{"cmd/preflight", 4909, nil},
+	{"cmd/preflight", 4922, nil},
 	{"cmd/agent", 25, launching},
 	{"cmd/agent/pack", 73, nil},
 	{"docs/picture", 193, nil},

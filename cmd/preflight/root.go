@@ -24,6 +24,7 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/launch/args"
 	"preflight/remote"
 	"preflight/remote/kubectl"
 	"preflight/remote/srun"
@@ -266,6 +267,17 @@ func (c Config) accelerator() string {
 	return ""
 }
 
+// slurmVariable returns a function that reads Slurm's variables. Behind srun, a task is a torchrun,
+// so the number of tasks on a node says nothing about ranks.
+func slurmVariable(command []string) func(name string) string {
+	return func(name string) string {
+		if name == "SLURM_TASKS_PER_NODE" && args.SrunOptions(command) != nil {
+			return ""
+		}
+		return os.Getenv(name)
+	}
+}
+
 // intent returns the launch that the command or the flags describe. The hosts are those of -w, or
 // else of the hostfile, or else of the Slurm job, or else of the nearest hostfile. A deepspeed
 // command names its hosts itself, and a torchrun command on a single node needs none.
@@ -304,7 +316,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		intent.Options.Filter.ForceMulti = true
 		intent.Options.Hosts, err = hostfile.FromSlurm(c.slurm.Nodes, "") // the number of ranks per node is unknown
 	case c.Hostfile == "" && c.slurm.Nodes != "":
-		intent.Options.Hosts, err = hostfile.FromSlurm(c.slurm.Nodes, hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))
+		intent.Options.Hosts, err = hostfile.FromSlurm(c.slurm.Nodes, hostfile.SlurmSlots(slurmVariable(command), intent.Options.Accelerator == "cpu"))
 	case c.Hostfile != "" || len(command) == 0:
 		intent.Hostfile = cmp.Or(c.Hostfile, nearestHostfile())
 	}
