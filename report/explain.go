@@ -123,7 +123,7 @@ func on(f explain.Finding) string {
 
 func (p *page) program(f explain.Finding) {
 	p.line("\n%s  program error%s", p.colored(checks.Fail, Word(checks.Fail)), text.Escape(on(f)))
-	p.wrapped("      ", "This came first, and it is no error of the network, the driver or a launcher.")
+	p.wrapped("      ", "This came first. preflight knows no fault of the network, the driver or a launcher that prints it.")
 	if f.Summary != f.Evidence[0].Text {
 		p.wrapped("      ", f.Summary)
 	}
