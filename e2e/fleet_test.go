@@ -170,9 +170,17 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 			// Skip the connections between nodes and the rehearsal with pdsh. They follow the
 			// gathering of facts and have their own time limits.
 			job.Policy.Skip = []string{"node-mesh", "path-mtu", "rendezvous", "ssh-between-nodes", "launcher-ready"}
-			began := time.Now()
-			report := preflight.Run(t.Context(), job)
-			if took := time.Since(began); took > deadline+time.Second {
+			busy := func(node facts.Node) bool { return node.SSH.Cause == string(remote.HeadBusy) }
+			var report checks.Report
+			var took time.Duration
+			for range 5 { // if this machine was too busy, a run says nothing about the nodes
+				began := time.Now()
+				report = preflight.Run(t.Context(), job)
+				if took = time.Since(began); !slices.ContainsFunc(report.Nodes, busy) {
+					break
+				}
+			}
+			if took > deadline+time.Second {
 				t.Errorf("the run took %v, the node had %v", took, deadline)
 			}
 			for i, reached := range []bool{true, false, true} {
@@ -180,14 +188,14 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 					t.Errorf("%s: reached %v, %+v", node.Name, node.Reached, node.SSH)
 				}
 			}
-			var failed []string
+			named := map[checks.Verdict][]string{}
 			for _, finding := range report.Findings {
-				if finding.Verdict == checks.Fail && slices.Contains(finding.Nodes, sick) {
-					failed = append(failed, finding.Check)
+				if slices.Contains(finding.Nodes, sick) {
+					named[finding.Verdict] = append(named[finding.Verdict], finding.Check)
 				}
 			}
-			if len(failed) != 1 {
-				t.Errorf("one root cause, but %s fails %v", sick, failed)
+			if len(named[checks.Fail]) != 1 {
+				t.Errorf("one root cause, but %s has %v: %+v", sick, named, report.Nodes[1].SSH)
 			}
 			if report.ExitCode != 1 {
 				t.Errorf("exit code %d", report.ExitCode)
