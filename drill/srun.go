@@ -16,8 +16,9 @@ import (
 )
 
 // RehearseSrun runs srun with the user's own options and an echo in place of the command. words holds
-// srun and its options, hosts the nodes that should answer. A node's ranks in the result are as many
-// as the times that srun started the echo there.
+// srun and its options, hosts the nodes that should answer. In the result, each start of the echo on a
+// node counts as one of its ranks. Domains of names do not count, because Slurm's names usually have
+// none. A node that answers and is no host is the result's Problem.
 func RehearseSrun(ctx context.Context, words, hosts []string, limit time.Duration) facts.Rehearsal {
 	token := "preflight-" + strings.ToLower(rand.Text()[:12]) + "-"
 	command := slices.Concat(words, []string{"sh", "-c", "echo " + token + "$SLURMD_NODENAME"})
@@ -33,14 +34,27 @@ func RehearseSrun(ctx context.Context, words, hosts []string, limit time.Duratio
 		result.ExitCode = -1
 	}
 	for _, host := range hosts {
-		node := facts.RehearsalNode{Node: host, Ranks: []int{}}
-		for range strings.Count(out+"\n", token+host+"\n") {
-			node.Ranks = append(node.Ranks, len(node.Ranks))
+		result.Nodes = append(result.Nodes, facts.RehearsalNode{Node: host, Ranks: []int{}})
+	}
+	for word := range strings.FieldsSeq(out) {
+		name, isEcho := strings.CutPrefix(word, token)
+		if !isEcho {
+			continue
 		}
-		result.Nodes = append(result.Nodes, node)
+		i := slices.IndexFunc(hosts, func(host string) bool { return undomained(host) == undomained(name) })
+		if i < 0 {
+			result.Problem = name + " answered, which is no host of the launch under this name"
+			continue
+		}
+		result.Nodes[i].Ranks = append(result.Nodes[i].Ranks, len(result.Nodes[i].Ranks))
 	}
 	for line := range strings.Lines(said) {
 		result.Complaints = append(result.Complaints, strings.TrimSpace(line))
 	}
 	return result
+}
+
+func undomained(name string) string {
+	short, _, _ := strings.Cut(name, ".")
+	return short
 }

@@ -14,6 +14,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/hostsys"
+	"preflight/launch"
 )
 
 const (
@@ -85,7 +86,10 @@ const (
 
 func (r *run) noRehearsal() string {
 	switch p, head := r.Prediction, r.fleet.Head; {
-	case p.Srun && p.SlurmJob:
+	case p.Srun && head != nil:
+		if id, _ := launch.Lookup(head.Env, "SLURM_JOB_ID"); id == "" {
+			return "outside a Slurm job, srun would start a job of its own"
+		}
 		return ""
 	case p.Local, !p.StartedBy().PDSH:
 		return "this launch does not use pdsh"
@@ -97,8 +101,9 @@ func (r *run) noRehearsal() string {
 	return ""
 }
 
-// rehearsal runs the srun of the command, or the pdsh that DeepSpeed will run over the nodes that were reached, with an echo in
-// place of the training. A check compares the output with the results of preflight's own ssh.
+// rehearsal runs an echo in place of the training: with the srun of the command, or with the pdsh that
+// DeepSpeed will run, over the nodes that were reached. A check compares the output with the results
+// of preflight's own connections.
 func (r *run) rehearsal(ctx context.Context, d Drill) {
 	head := r.fleet.Head
 	if len(r.members) == 0 {

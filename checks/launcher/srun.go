@@ -32,7 +32,7 @@ func srunFindings(view checks.View) []checks.Finding {
 	}
 	switch {
 	case tried.Problem != "":
-		return []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{view.Head.Name}, Summary: "srun with its options and an echo has not ended: " + tried.Problem, Got: f.Got,
+		return []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{view.Head.Name}, Summary: "preflight could not find out what srun starts: " + tried.Problem, Got: f.Got,
 			Remedy: []fix.Command{fix.Here("squeue --steps --me").Remark("other steps may hold what this one asks for").As(fix.Look)}}}
 	case tried.ExitCode != 0 && len(f.Nodes) == len(tried.Nodes):
 		f.Nodes, f.Summary, f.Want = []string{view.Head.Name}, "srun with its options does not start an echo", "exit code 0"

@@ -91,8 +91,8 @@ func (s attempt) sharedWith(nodes []string, pointedTo string) string {
 // one. They do not say what is wrong with that one.
 var followers = []string{"collective-timeout", "peer-exited", "rendezvous-timeout"}
 
-// IsUnexplained reports whether the rehearsal failed and the report does not say why. The error of a
-// rank that failed by itself, before it met the others, says why.
+// IsUnexplained reports whether the rehearsal failed and the report does not say why. If a rank
+// failed before it met the others, its own error says why.
 func IsUnexplained(r checks.Report) bool {
 	fails := slices.ContainsFunc(r.Findings, func(f checks.Finding) bool {
 		return f.Check == id && f.Verdict == checks.Fail && f.SharesCause == ""

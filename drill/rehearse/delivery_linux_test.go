@@ -16,7 +16,7 @@ import (
 
 // TestVanished kills a rank that torchrun started. The node reports it once, after its last words,
 // and removes torchrun's temporary directory, which torchrun itself leaves. It keeps a directory that
-// the user chose with --log-dir, whatever its name.
+// the user chose with --log-dir, even one with the name of a temporary directory.
 func TestVanished(t *testing.T) {
 	dir := t.TempDir()
 	p := &rehearsal{Delivery: Delivery{ID: "preflight-" + rand.Text(), Dir: dir, Name: "train.py"}, ranks: map[string]*said{}, before: smoke.SharedMemory(shm)}

@@ -48,7 +48,7 @@ type state struct {
 }
 
 const (
-	mostStates = 2000 // then all are built anew
+	mostStates = 2000 // a full table is emptied
 	mostFilled = 4    // then package regexp is used, because building states takes longer
 	special    = 1 << 31
 	end        = -1 // the character at both ends of a text
