@@ -81,27 +81,31 @@ func (s *sharing) place(node *facts.Node) *facts.Place {
 // the same one if one of them sees the other's file there. The result leaves out nodes that did not
 // look for another node's file and whose files no other node looked for.
 func (s *sharing) groups() [][]*facts.Node {
-	group, tried := map[string]int{}, map[string]bool{}
-	for i, node := range s.nodes {
-		group[node.Name] = i
+	leader, tried := map[string]string{}, map[string]bool{} // a leader's leader is the node itself
+	for _, node := range s.nodes {
+		leader[node.Name] = node.Name
+	}
+	first := func(name string) string { // of the node's group
+		for leader[name] != name {
+			leader[name] = leader[leader[name]] // keeps the way short
+			name = leader[name]
+		}
+		return name
 	}
 	for _, node := range s.nodes {
 		for _, peer := range s.of(node).Peers {
-			theirs, known := group[peer.Peer]
-			if !known {
+			if leader[peer.Peer] == "" {
 				continue
 			}
 			tried[node.Name], tried[peer.Peer] = true, true
-			for name, of := range group {
-				if of == theirs && peer.Missing != facts.NotThere {
-					group[name] = group[node.Name]
-				}
+			if peer.Missing != facts.NotThere {
+				leader[first(peer.Peer)] = first(node.Name)
 			}
 		}
 	}
 	var all [][]*facts.Node
 	met := compare.Without(s.nodes, func(n *facts.Node) bool { return !tried[n.Name] })
-	for _, same := range text.GroupBy(met, func(n *facts.Node) int { return group[n.Name] }) {
+	for _, same := range text.GroupBy(met, func(n *facts.Node) string { return first(n.Name) }) {
 		all = append(all, same.All)
 	}
 	isMount := func(group []*facts.Node) int { // of two groups of one size, the one with a mount is right
@@ -219,7 +223,7 @@ func (s *sharing) apart(groups [][]*facts.Node) []checks.Finding {
 	}
 	right := groups[0]
 	with, mount := hostfile.Fold(checks.NamesOf(right)), s.place(right[0])
-	others := compare.Without(slices.Concat(groups...), func(n *facts.Node) bool { return slices.Contains(right, n) })
+	others := slices.Concat(groups[1:]...)
 	summary := fmt.Sprintf("%s is another directory than on %s", s.path, with)
 	switch {
 	case how == scattered:
@@ -289,9 +293,13 @@ func (s *sharing) late(same []*facts.Node) (findings []checks.Finding) {
 
 // eachPair visits what the nodes of a group saw of each other.
 func (s *sharing) eachPair(same []*facts.Node, visit func(reader *facts.Node, peer facts.SharedPeer)) {
+	among := map[string]bool{}
+	for _, node := range same {
+		among[node.Name] = true
+	}
 	for _, reader := range same {
 		for _, peer := range s.of(reader).Peers {
-			if slices.ContainsFunc(same, func(n *facts.Node) bool { return n.Name == peer.Peer }) {
+			if among[peer.Peer] {
 				visit(reader, peer)
 			}
 		}
