@@ -147,7 +147,7 @@ func (r *run) listenAt(ctx context.Context, m *member, places []*place, bound ma
 	if m.Net != nil {
 		listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
 	}
-	answer, err := agent.Listen.Start(ctx, m.agent, listen, listenTime, nil)
+	answer, err := agent.Listen.Start(ctx, m.agent, listen, listenTime+r.crowd(), nil)
 	for _, at := range places {
 		if at.unfit == "" {
 			at.listens(answer, err)

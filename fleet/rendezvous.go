@@ -151,7 +151,7 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 func (r *run) serveAt(ctx context.Context, m *member, host drill.Host) (serving drill.Serving, waited time.Duration, err error) {
 	host.Patience = turnAgain
 	for range max(1, min(turnTime, r.Timeout/2)/turnAgain) { // the loop is limited in case the node reports at once and does not wait
-		serving, err = agent.Serve.Start(ctx, m.agent, host, turnAgain+serveTime, func(s drill.Serving) { m.meet(s.Ranks) })
+		serving, err = agent.Serve.Start(ctx, m.agent, host, turnAgain+serveTime+r.crowd(), func(s drill.Serving) { m.meet(s.Ranks) })
 		waited += serving.Waited
 		if err != nil || serving.Taken == nil {
 			break
@@ -280,7 +280,7 @@ func (r *run) joinNext(ctx context.Context, generation facts.Generation) {
 			m.Rendezvous.Next = &seen
 		}
 	}
-	serving, err := agent.Serve.Start(ctx, server.agent, drill.Host{Token: r.token, Node: server.Name, Generation: generation}, serveTime, nil)
+	serving, err := agent.Serve.Start(ctx, server.agent, drill.Host{Token: r.token, Node: server.Name, Generation: generation}, serveTime+r.crowd(), nil)
 	if err != nil {
 		meet(server, facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()})
 		return

@@ -116,7 +116,7 @@ func (r *run) shareFiles(ctx context.Context, d Drill) {
 			learn(m, &m.Facts.Shared, d.Section, facts.Shared{Directories: []facts.SharedDirectory{}}, nil) // other nodes share a cache that this node has on its own disk
 			return
 		}
-		seen, err := agent.Put.Start(ctx, m.agent, put, putTime, nil)
+		seen, err := agent.Put.Start(ctx, m.agent, put, putTime+r.crowd(), nil)
 		if err == nil && len(seen.Directories) != len(put.Paths) {
 			err = fmt.Errorf("the agent answered for %d of %d directories", len(seen.Directories), len(put.Paths))
 		}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"preflight/internal/hostsys"
-	"preflight/internal/text"
 )
 
 // Stage is the step at which reaching a node failed. The steps begin with the lookup of the node's
@@ -178,10 +177,9 @@ func Excuse(err error, w hostsys.Wait) error {
 // excused returns a failure that blames the launching machine instead of the node, if the launching
 // machine was busy while it waited.
 func (e *Error) excused(w hostsys.Wait) *Error {
-	late := w.Busy()
-	if late == 0 {
+	if w.Busy() == 0 {
 		return e
 	}
-	err := fmt.Errorf("it was held up for %s of %s (%w)", text.Duration(late.Seconds()), text.Duration(w.Took().Seconds()), e.Err)
+	err := fmt.Errorf("it had too little CPU time to notice an answer (%w)", e.Err)
 	return &Error{Host: e.Host, Stage: e.Stage, Cause: HeadBusy, Err: err}
 }
