@@ -106,7 +106,7 @@ func (f *finding) addFix(line string) {
 // fitting leaves out commands of other launchers than the log's own, if the lines have a command of
 // the log's own launcher.
 func (t *tally) fitting(lines []string) []string {
-	ours := map[string]bool{}
+	ours := t.launchers
 	for _, h := range t.occurrences {
 		for name, l := range tables().Launchers {
 			ours[name] = ours[name] || h.signature != nil && l.Prints.MatchString(h.signature.From)

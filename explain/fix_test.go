@@ -86,11 +86,13 @@ func TestFixesOfTheLauncher(t *testing.T) {
 		taken     = "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use\n"
 		torchrun  = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
 		deepspeed = "w1: [2024-05-04 11:13:32,960] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 4711\n"
+		run       = "Traceback (most recent call last):\n  File \"/venv/torch/distributed/run.py\", line 936, in main\n    run(args)\n"
 		mpirun    = "The user (10017) is unknown to the system (i.e. there is no corresponding\n"
 	)
 	for log, want := range map[string]string{
 		taken:                        "deepspeed torchrun",
 		taken + torchrun:             "torchrun",
+		run + taken:                  "torchrun",
 		deepspeed + taken:            "deepspeed",
 		deepspeed + taken + torchrun: "deepspeed torchrun",
 		taken + mpirun:               "deepspeed torchrun",

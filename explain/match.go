@@ -98,6 +98,7 @@ func (m *matcher) take(l scanned) {
 	m.seen.network.take(m.node, l.text)
 	m.extend(l.line)
 	exception, launcher := m.tracebacks.take(&m.recent, l.text)
+	m.seen.launchers[launcher] = true
 	m.straddle(l.broken)
 	m.settle(l.text)
 	if len(l.candidates) == 0 && len(m.open) == 0 && exception == "" {
