@@ -84,10 +84,10 @@ var rules = []rule{
 	{"remote/srun", 879, []string{"hostfile", "internal/hostsys", "remote", "remote/engine", "remote/meet"}, nil, "like remote/ssh"},
 
 	{"probe", 208, []string{"facts", "internal/hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
-	{"probe/machine", 1190, []string{"facts", "internal/hostsys"}, nil, looks},
-	{"probe/host", 1549, []string{"facts", "internal/hostsys", "probe/machine", "probe/startlimit"}, nil, looks},
+	{"probe/machine", 1271, []string{"facts", "internal/hostsys"}, nil, looks},
+	{"probe/host", 1560, []string{"facts", "internal/hostsys", "probe/machine", "probe/startlimit"}, nil, looks},
 	{"probe/network", 1347, []string{"facts", "internal/hostsys", "probe/machine"}, nil, looks},
-	{"probe/gpu", 1664, []string{"facts", "internal/hostsys", "probe/machine", "probe/nvml"}, nil, looks},
+	{"probe/gpu", 1592, []string{"facts", "internal/hostsys", "probe/machine", "probe/nvml"}, nil, looks},
 	{"probe/python", 2055, []string{"facts", "internal/hostsys", "probe/machine"}, nil, looks},
 	{"probe/launch", 2429, []string{"facts", "internal/hostsys", "probe/machine", "internal/secret"}, nil, looks},
 	{"diagnose/jobs", 1350, []string{"facts", "internal/hostsys", "probe/machine"}, []string{"os/exec"}, "it reads /proc, cgroups and locks, and starts or contacts no process"},
@@ -115,7 +115,7 @@ var rules = []rule{
 	{"checks/ranks", 742, []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/remedy", 678, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
 	{"checks/ssh", 924, judging, clock, pure},
-	{"checks/host", 1869, judging, clock, pure},
+	{"checks/host", 1886, judging, clock, pure},
 	{"checks/software", 2231, judging, clock, pure},
 	{"checks/launcher", 4293, judging, clock, pure},
 	{"checks/gpu", 4337, judging, clock, pure},
@@ -135,7 +135,7 @@ var rules = []rule{
 	{"checks/catalogue", 269, []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/rehearsal", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
 		clock, "a list of all checks: a package that needs one check must not import all others"},
 
-	{"explain", 3600, []string{"checks", "checks/catalogue", "internal/literal", "internal/logtext", "internal/secret"}, acts, "explain reads only the text that it is given: it opens, contacts and runs nothing"},
+	{"explain", 3600, []string{"checks", "checks/catalogue", "checks/fix", "internal/literal", "internal/logtext", "internal/secret"}, acts, "explain reads only the text that it is given: it opens, contacts and runs nothing"},
 
 	{"report", 4300, finished, acts, draws},
 	{"report/ci", 1107, append([]string{"report"}, finished...), acts, draws},

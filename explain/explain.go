@@ -21,6 +21,7 @@ import (
 	"errors"
 	"io"
 
+	"preflight/checks/fix"
 	"preflight/internal/logtext"
 	"preflight/internal/secret"
 )
@@ -108,8 +109,8 @@ type Report struct {
 	// Causes lists the reasons why the job died, the root cause first. It is empty if nothing
 	// failed or no cause is known.
 	Causes []Finding `json:"causes"`
-	// Program is the program's own failure, usually an exception without a signature. It is nil if
-	// another failure came first.
+	// Program is the program's or the launcher's own failure, usually an exception without a
+	// signature. It is nil if another failure came first.
 	Program *Finding `json:"program,omitempty"`
 	// Unexplained holds lines that look like a failure, the earliest first. It is nil if a cause or
 	// the program's own failure explains these lines.
@@ -153,12 +154,16 @@ type Finding struct {
 	Count    int        `json:"count"` // number of log lines
 	Evidence []Evidence `json:"evidence"`
 	Fix      []string   `json:"fix,omitempty"`
-	Where    []string   `json:"where,omitempty"`   // what to insert for the placeholders in Fix, such as NODE
-	Command  string     `json:"command,omitempty"` // command to run before the next launch
+	Roles    []fix.Role `json:"fix_roles,omitempty"`    // the role of each line of Fix, in the same order
+	Complete []bool     `json:"fix_complete,omitempty"` // whether each line of Fix can be pasted as it is
+	Where    []string   `json:"where,omitempty"`        // what to insert for the placeholders in Fix, such as NODE
+	Command  string     `json:"command,omitempty"`      // command to run before the next launch
 	// MasterAddr and MasterPort are the master's address and port according to the messages, so that
 	// a check can use them. They are "" and 0 if unknown.
 	MasterAddr string `json:"master_addr,omitempty"`
 	MasterPort int    `json:"master_port,omitempty"`
+	// Launcher is the launcher whose own code failed, such as torchrun. It is "" for other findings.
+	Launcher string `json:"launcher,omitempty"`
 	// Hearsay means that only other ranks report the cause. The affected rank or node does not
 	// report it.
 	Hearsay bool `json:"hearsay,omitempty"`

@@ -46,7 +46,7 @@ func TestBlanks(t *testing.T) {
 func TestWhere(t *testing.T) {
 	const full = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
 	for log, want := range map[string][]string{
-		full:          {"NODE is each node of the hostfile; the log does not name the node"},
+		full:          {"NODE is the node that the lines of the log name; if they name none, each node of the hostfile"},
 		"w3: " + full: nil,
 	} {
 		r := signatures(t).Explain([]Source{read("log", log)})

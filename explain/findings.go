@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+
+	"preflight/checks/fix"
 )
 
 // mostEvidence is the largest number of lines that a finding shows.
@@ -73,12 +75,12 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		values["node"] = f.Nodes[0]
 	}
 	values["target"] = cmp.Or(values["peer"], values["node"]) // the host argument of ssh; pdsh writes it into the prefix
-	for _, line := range slices.Concat(advice, cause.Fix) {
+	for _, line := range t.fitting(slices.Concat(advice, cause.Fix)) {
 		filled, ok := fill(line, values, asArgument)
 		if !ok {
 			continue
 		}
-		f.Fix = append(f.Fix, filled)
+		f.addFix(filled)
 		for _, word := range blanksIn(line, values) {
 			if put := word + " is " + tables().Blanks[word]; !slices.Contains(f.Where, put) {
 				f.Where = append(f.Where, put)
@@ -86,6 +88,38 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		}
 	}
 	return f.Finding
+}
+
+// addFix adds a line to the fixes. The first line that changes something is the fix, and each later
+// one is an alternative.
+func (f *finding) addFix(line string) {
+	code, _, _ := strings.Cut(line, "   # ")
+	role := fix.Fix
+	if tables().Looks.MatchString(code) {
+		role = fix.Look
+	} else if slices.Contains(f.Roles, fix.Fix) {
+		role = fix.Or
+	}
+	f.Fix, f.Roles, f.Complete = append(f.Fix, line), append(f.Roles, role), append(f.Complete, !tables().Incomplete.MatchString(code))
+}
+
+// fitting leaves out commands of other launchers than the log's own, if the lines have a command of
+// the log's own launcher.
+func (t *tally) fitting(lines []string) []string {
+	ours := t.launchers
+	for _, h := range t.occurrences {
+		for name, l := range tables().Launchers {
+			ours[name] = ours[name] || h.signature != nil && l.Prints.MatchString(h.signature.From)
+		}
+	}
+	isOurs := func(line string) (is, known bool) {
+		is, known = ours[strings.Fields(line)[0]]
+		return is, known
+	}
+	if !slices.ContainsFunc(lines, func(line string) bool { is, _ := isOurs(line); return is }) {
+		return lines
+	}
+	return slices.DeleteFunc(lines, func(line string) bool { is, known := isOurs(line); return known && !is })
 }
 
 // strongest returns the failures with this cause, the best evidence first: messages that name the

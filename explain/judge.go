@@ -49,6 +49,7 @@ func (c *Catalogue) judge(t *tally) Report {
 	}
 	if program != nil {
 		r.Program = &own.findings()[0]
+		r.Program.Launcher = program.launcher
 	}
 	if len(roots) == 0 && program == nil {
 		r.Unexplained = t.unexplained(verdicts)

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
+
+	"preflight/checks/fix"
 )
 
 // small returns a catalogue with one message of each kind, so that tests check how messages are
@@ -197,7 +199,7 @@ func TestEvidence(t *testing.T) {
 			{File: "logs/w1.log", Line: 2, Node: "w1", Rank: "3", Time: "01-01 10:00:00", Text: "no room for /dev/shm/x"},
 			{File: "logs/w2.log", Line: 1, Node: "w9", Text: "no room for $(reboot)"},
 		},
-		Fix:     []string{"df /dev/shm/x", "ls /dev/shm/x"},
+		Fix: []string{"df /dev/shm/x", "ls /dev/shm/x"}, Roles: []fix.Role{fix.Look, fix.Look}, Complete: []bool{true, true},
 		Command: "preflight -H hostfile --only shm-size",
 	}}
 	if diff := cmp.Diff(want, r.Causes); diff != "" {

@@ -29,6 +29,7 @@ const (
 type event struct {
 	signature *Signature
 	exception string            // text of an exception or alarm whose meaning no signature knows
+	launcher  string            // the launcher whose own code raised the exception, "" for a program
 	values    map[string]string // values of the message, by group name of the pattern
 	told      *furtherLines     // further lines of an exception, nil for other messages
 	speaker
@@ -96,7 +97,8 @@ func (m *matcher) take(l scanned) {
 	m.recent.add(l.line)
 	m.seen.network.take(m.node, l.text)
 	m.extend(l.line)
-	exception := m.tracebacks.take(&m.recent, l.text)
+	exception, launcher := m.tracebacks.take(&m.recent, l.text)
+	m.seen.launchers[launcher] = true
 	m.straddle(l.broken)
 	m.settle(l.text)
 	if len(l.candidates) == 0 && len(m.open) == 0 && exception == "" {
@@ -159,7 +161,7 @@ func (m *matcher) take(l scanned) {
 		break
 	}
 	if exception != "" {
-		m.own = append(m.own, m.place(event{exception: exception, told: goesOn, speaker: who, line: l.number, text: evidence(message, 0)}))
+		m.own = append(m.own, m.place(event{exception: exception, launcher: launcher, told: goesOn, speaker: who, line: l.number, text: evidence(message, 0)}))
 	}
 	for _, p := range l.candidates {
 		if m.vain[p]++; m.vain[p] < mostVain && p.Kind != Alarm {

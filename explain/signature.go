@@ -127,10 +127,12 @@ var data embed.FS
 
 // tables returns the contents of tables.yaml, which explains each table.
 var tables = sync.OnceValue(func() (t struct {
-	Families []string
-	Prefixes []string
-	Blanks   map[string]string
-	Segments map[uint64]string
+	Families          []string
+	Prefixes          []string
+	Launchers         map[string]struct{ Prints, Frame *regexp.Regexp }
+	Looks, Incomplete *regexp.Regexp
+	Blanks            map[string]string
+	Segments          map[uint64]string
 }) {
 	if err := decode(data, "tables.yaml", &t); err != nil {
 		panic(err) // cannot happen: the file is embedded

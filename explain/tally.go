@@ -30,8 +30,9 @@ type tally struct {
 	homes       homes
 	meetings    []meeting // collectives, in the order in which ranks gave up
 	calls       map[callKey]call
-	groups      bool // a rank named a group of ranks other than the default one
-	highest     int  // highest rank in the logs
+	launchers   map[string]bool // launchers of the table that raised an exception, or that a message is from
+	groups      bool            // a rank named a group of ranks other than the default one
+	highest     int             // highest rank in the logs
 }
 
 type occurrence struct {
@@ -57,7 +58,7 @@ const (
 func newTally(sources int) *tally {
 	return &tally{
 		many: sources > 1, byKey: map[key]*occurrence{}, bySignature: map[string][]*occurrence{},
-		values: map[*Signature]map[string]event{}, valued: map[key]bool{}, progress: map[int]*progress{}, calls: map[callKey]call{}, homes: newHomes(), network: newNetworks(),
+		values: map[*Signature]map[string]event{}, valued: map[key]bool{}, progress: map[int]*progress{}, calls: map[callKey]call{}, homes: newHomes(), network: newNetworks(), launchers: map[string]bool{},
 	}
 }
 

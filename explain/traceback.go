@@ -20,9 +20,10 @@ type tracebacks struct {
 
 type traceback struct {
 	writer
-	muted bool // Python ignores this exception
-	lines int
-	head  *event // alarm of the first line, reported if the exception never comes
+	muted    bool // Python ignores this exception
+	lines    int
+	launcher string // the launcher whose own frames the traceback has, "" for a program
+	head     *event // alarm of the first line, reported if the exception never comes
 }
 
 // writer identifies the writer of lines that belong together.
@@ -91,27 +92,35 @@ func looseIn(text []byte) string {
 	return ""
 }
 
-// take returns the exception on this line. The exception may end a traceback or stand alone. take
-// returns "" if there is no exception.
-func (t *tracebacks) take(r *recent, text []byte) string {
+// take returns the exception on this line, and the launcher that raised it, "" for a program. The
+// exception may end a traceback or stand alone. take returns "" if there is no exception.
+func (t *tracebacks) take(r *recent, text []byte) (exceptionText, launcher string) {
 	if at := bytes.Index(text, tracebackHead); at >= 0 {
 		before, ok := r.before(1)
 		t.begin(text[:at], ok && bytes.Contains(before.text, ignored))
-		return ""
+		return "", ""
 	}
 	for i := range t.open {
 		o := &t.open[i]
 		o.lines++
-		if rest, ours := o.rest(text); ours && !margin(rest) && exception(rest) {
-			muted := o.muted
-			if t.open = slices.Delete(t.open, i, i+1); muted {
-				return ""
+		rest, ours := o.rest(text)
+		if ours && bytes.HasPrefix(rest, []byte("  File ")) {
+			for name, l := range tables().Launchers {
+				if l.Frame.Match(rest) {
+					o.launcher = name
+				}
 			}
-			return evidence(string(rest), 0)
+		}
+		if ours && !margin(rest) && exception(rest) {
+			muted, launcher := o.muted, o.launcher
+			if t.open = slices.Delete(t.open, i, i+1); muted {
+				return "", ""
+			}
+			return evidence(string(rest), 0), launcher
 		}
 	}
 	t.open = slices.DeleteFunc(t.open, func(o traceback) bool { return o.lines > deepest })
-	return looseIn(text)
+	return looseIn(text), ""
 }
 
 // begin starts to follow a new traceback whose lines have this prefix.

@@ -47,6 +47,8 @@ const (
 	SectionNVML   Section = "nvml"
 	// Toolchain is probed only if the launch must compile something.
 	SectionToolchain Section = "toolchain"
+	// KernelLog is probed only if the user names the check that needs it.
+	SectionKernelLog Section = "kernel_log"
 	// Launcher and rehearsal exist only on the launching machine.
 	SectionLauncher  Section = "launcher"
 	SectionRehearsal Section = "rehearsal"
@@ -116,6 +118,7 @@ type Facts struct {
 	GPU       *GPU       `json:"gpu,omitempty"`
 	NVML      *NVML      `json:"nvml,omitempty"`
 	Toolchain *Toolchain `json:"toolchain,omitempty"`
+	KernelLog *KernelLog `json:"kernel_log,omitempty" lasting:"no"`
 	Launcher  *Launcher  `json:"launcher,omitempty"`
 	Rehearsal *Rehearsal `json:"rehearsal,omitempty" lasting:"no"`
 

@@ -10,14 +10,14 @@ import (
 
 var sections = []Section{
 	SectionSSH, SectionHost, SectionClock, SectionNames, SectionNet, SectionSHM, SectionLimits, SectionMemory,
-	SectionDisk, SectionEnv, SectionPython, SectionIB, SectionFiles, SectionGPU, SectionNVML, SectionToolchain, SectionLauncher, SectionRehearsal,
+	SectionDisk, SectionEnv, SectionPython, SectionIB, SectionFiles, SectionGPU, SectionNVML, SectionToolchain, SectionKernelLog, SectionLauncher, SectionRehearsal,
 	SectionMesh, SectionPeerMesh, SectionRails, SectionRendezvous, SectionPeerRendezvous, SectionLogins, SectionCallBack, SectionHub, SectionShared, SectionThroughput, SectionSmoke, SectionRehearsed,
 }
 
 func all() Facts {
 	return Facts{
 		SSH: &SSH{}, Host: &Host{}, Clock: &Clock{}, Names: &Names{}, Net: &Net{}, SHM: &SHM{}, Limits: &Limits{},
-		Memory: &Memory{}, Disk: &Disk{}, Env: &Env{}, Python: &Python{}, IB: &IB{}, Files: &Files{}, GPU: &GPU{}, NVML: &NVML{}, Toolchain: &Toolchain{}, Launcher: &Launcher{},
+		Memory: &Memory{}, Disk: &Disk{}, Env: &Env{}, Python: &Python{}, IB: &IB{}, Files: &Files{}, GPU: &GPU{}, NVML: &NVML{}, Toolchain: &Toolchain{}, KernelLog: &KernelLog{}, Launcher: &Launcher{},
 		Rehearsal: &Rehearsal{}, Mesh: &Mesh{}, PeerMesh: &Mesh{}, Rails: &Rails{}, Rendezvous: &Rendezvous{}, PeerRendezvous: &Rendezvous{}, Logins: &Logins{}, CallBack: &CallBack{}, Hub: &Hub{}, Shared: &Shared{}, Throughput: &Throughput{}, Smoke: &Smoke{}, Rehearsed: &Rehearsed{},
 	}
 }

@@ -141,6 +141,27 @@ type Memory struct {
 	Overcommit int    `json:"overcommit"`              // value of vm.overcommit_memory
 }
 
+// KernelLog is what the kernel's log shows about processes that the kernel has killed.
+type KernelLog struct {
+	// OOMKills lists the processes that the kernel has killed for lack of memory since the machine
+	// was booted. It holds the last 20 at most, newest last. It is nil if the log cannot be read;
+	// Unread has the reason.
+	OOMKills []OOMKill `json:"oom_kills" fact:"volatile"`
+	Unread   string    `json:"unread,omitempty" fact:"own"`
+	// Reaches is the age of the oldest record. The kernel drops the oldest records of a full log.
+	Reaches float64 `json:"reaches,omitempty" fact:"volatile" unit:"s"`
+}
+
+// OOMKill is one process that the kernel killed for lack of memory.
+type OOMKill struct {
+	Process string  `json:"process"`                    // the process's name, cut by the kernel to 15 bytes
+	PID     int     `json:"pid"`                        // the process ID outside of containers
+	Age     float64 `json:"age" unit:"s"`               // seconds since the kernel killed the process
+	Limited bool    `json:"limited"`                    // the memory limit of a cgroup was reached; otherwise the whole machine had no memory left
+	Cgroup  string  `json:"cgroup,omitempty"`           // the cgroup whose limit was reached, "" if the log does not name it
+	RSS     int64   `json:"rss,omitempty" unit:"bytes"` // anonymous memory of the process, 0 if the log does not say
+}
+
 // Disk describes the space in the directories to which a launch writes.
 type Disk struct {
 	Places []Place `json:"places" fact:"key=role"`

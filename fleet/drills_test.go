@@ -99,7 +99,7 @@ func TestNotTried(t *testing.T) {
 		launch launch.Prediction
 		only   string
 		skip   []string
-		want   string // drills not tried; hub, rails, rehearsed, shared, throughput and (unless something must be compiled) toolchain are implied
+		want   string // drills not tried; hub, rails, rehearsed, shared, throughput, (unless something must be compiled) toolchain and (unless asked for) kernel_log are implied
 	}{
 		{"a few nodes", nodes(4), pdsh, "", nil, "callback"},
 		{"of mpirun", mpi, launch.Prediction{Launcher: "mpich"}, "", nil, "rehearsal"},
@@ -108,6 +108,7 @@ func TestNotTried(t *testing.T) {
 		{"nodes that start others", nodes(65), launch.Prediction{Launcher: "openmpi", Hosts: make([]hostfile.Host, 65)}, "", nil, "callback rehearsal"},
 		{"asked for by name", nodes(64), pdsh, "ssh-between-nodes", nil, "callback mesh rehearsal rendezvous"},
 		{"the rehearsal is asked for by name", nodes(64), pdsh, "launcher-ready", nil, "callback logins mesh rendezvous"},
+		{"the kernel's log is asked for by name", nodes(4), pdsh, checkOOM, nil, "callback logins mesh rehearsal rendezvous"},
 		{"switched off", nodes(4), pdsh, "", []string{"rendezvous", "launcher-ready"}, "callback rehearsal rendezvous"},
 		{"no pdsh", bare, pdsh, "", nil, "callback rehearsal"},
 		{"slurm", nodes(4), launch.Prediction{Launcher: "slurm"}, "", nil, "callback logins rehearsal"},
@@ -140,10 +141,13 @@ func TestNotTried(t *testing.T) {
 			}
 			slices.Sort(got)
 			want := append(strings.Fields(c.want), "hub", "rails", "rehearsed", "shared", "smoke", "throughput", "toolchain")
-			slices.Sort(want)
 			if c.want == "-toolchain" {
 				want = []string{"callback", "hub", "rails", "rehearsed", "shared", "smoke", "throughput"}
 			}
+			if c.only != checkOOM {
+				want = append(want, "kernel_log")
+			}
+			slices.Sort(want)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("not tried (-want +got):\n%s", diff)
 			}

@@ -58,7 +58,7 @@ type Job struct {
 	// SwitchedOff returns why a check does not run, or "" if the check runs.
 	SwitchedOff func(check string) (why string)
 	// AskedFor reports whether the user named a check explicitly. Such a check runs whatever it
-	// costs.
+	// costs. nil means that the user named none.
 	AskedFor func(check string) bool
 	// Progress receives every step of every node. It is nil if the caller wants no progress. Many
 	// goroutines call it at the same time, and each waits until it returns.

@@ -122,8 +122,15 @@ func (job Job) unneeded() map[facts.Section]string {
 	if job.Prediction.Accelerator == "cpu" && !job.Prediction.AcceleratorAssumed {
 		not[facts.SectionNVML] = "accelerator cpu: the GPU driver is not asked" // without this, a GPU driver that hangs would delay the probe
 	}
+	if job.AskedFor == nil || !job.AskedFor(checkOOM) {
+		not[facts.SectionKernelLog] = "only with --only " + checkOOM
+	}
 	return not
 }
+
+// checkOOM is the check that reads the kernel's log. A process that the kernel killed in the past
+// is no reason to doubt the next launch, so the check runs only if the user asks for it.
+const checkOOM = "oom-kill"
 
 // probe makes a node report its sections. For each missing section it records the reason.
 func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing) error {

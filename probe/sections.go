@@ -76,6 +76,8 @@ var Sections = []Section{
 	// The compiler, the toolkit and the interpreter may take VersionLimit each.
 	{facts.SectionToolchain, Nodes, 8 * time.Second, "a compiler or packages on a hung mount",
 		linux(python.CollectToolchain, func(f *facts.Facts) **facts.Toolchain { return &f.Toolchain })},
+	{facts.SectionKernelLog, Nodes, 3 * time.Second, "a hung journal",
+		linux(host.CollectKernelLog, func(f *facts.Facts) **facts.KernelLog { return &f.KernelLog })},
 	{facts.SectionLauncher, Head, 8 * time.Second, "a PATH directory on a hung mount",
 		anywhere(launch.CollectLauncher, func(f *facts.Facts) **facts.Launcher { return &f.Launcher })},
 }

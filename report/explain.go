@@ -69,7 +69,7 @@ func (p *page) explanationHead(r explain.Report) {
 			headline += ", and " + text.Plural(more, "other cause")
 		}
 	case r.Program != nil:
-		headline = "the program failed" + on(*r.Program) + "; nothing in the log points to the cluster"
+		headline = cmp.Or(r.Program.Launcher, "the program") + " failed" + on(*r.Program) + "; nothing in the log points to the cluster"
 	case len(r.Unread) > 0:
 		headline = unread(r.Unread)
 	case r.Lines == 0:
@@ -122,8 +122,12 @@ func on(f explain.Finding) string {
 }
 
 func (p *page) program(f explain.Finding) {
-	p.line("\n%s  program error%s", p.colored(checks.Fail, Word(checks.Fail)), text.Escape(on(f)))
-	p.wrapped("      ", "This came first. preflight knows no fault of the network, the driver or a launcher that prints it.")
+	kind, words := "program error", "This came first. preflight knows no fault of the network, the driver or a launcher that prints it."
+	if f.Launcher != "" {
+		kind, words = "launcher error", "This came first. "+f.Launcher+" raised it, not the training program. preflight knows no fault of the network or the driver that prints it: check "+f.Launcher+"'s arguments and its installation on the node."
+	}
+	p.line("\n%s  %s%s", p.colored(checks.Fail, Word(checks.Fail)), kind, text.Escape(on(f)))
+	p.wrapped("      ", words)
 	if f.Summary != f.Evidence[0].Text {
 		p.wrapped("      ", f.Summary)
 	}

@@ -40,9 +40,10 @@ func wrecks() map[string]explain.Report {
 				{Node: "w2", NCCL: "2.26.2", Net: "Socket", Slow: []string{"sockets although mlx5_0 is there"}},
 			},
 		},
-		"explain_program": {ExitCode: 1, Files: 1, Lines: 40, Program: &explain.Finding{Summary: "KeyError: 'labels'", Ranks: []string{"3"}, Count: 1, Evidence: []explain.Evidence{{File: "train.log", Line: 12, Rank: "3", Text: "KeyError: 'labels'"}}}, Consequences: followed},
-		"explain_unknown": {ExitCode: 2, Files: 1, Lines: 3, Consequences: followed[1:]},
-		"explain_empty":   {ExitCode: 2, Files: 1},
+		"explain_program":  {ExitCode: 1, Files: 1, Lines: 40, Program: &explain.Finding{Summary: "KeyError: 'labels'", Ranks: []string{"3"}, Count: 1, Evidence: []explain.Evidence{{File: "train.log", Line: 12, Rank: "3", Text: "KeyError: 'labels'"}}}, Consequences: followed},
+		"explain_launcher": {ExitCode: 1, Files: 1, Lines: 40, Program: &explain.Finding{Summary: "ValueError: Unsupported nproc_per_node value: two", Nodes: []string{"w2"}, Launcher: "torchrun", Count: 1, Evidence: []explain.Evidence{{File: "train.log", Line: 12, Node: "w2", Text: "ValueError: Unsupported nproc_per_node value: two"}}}},
+		"explain_unknown":  {ExitCode: 2, Files: 1, Lines: 3, Consequences: followed[1:]},
+		"explain_empty":    {ExitCode: 2, Files: 1},
 		"explain_unread": {ExitCode: 2, Files: 3, Lines: 3, Unread: []explain.Unread{
 			{File: "w1.log", Reason: "no such file or directory", Whole: true}, {File: "w2.log", Reason: "permission denied", Whole: true}, {File: "w3.log.gz", Reason: "unexpected EOF"},
 		}},

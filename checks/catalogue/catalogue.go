@@ -89,6 +89,7 @@ var tests = []checks.Check{
 	host.DiskSpace,
 	host.CacheLocal,
 	host.MemoryAvailable,
+	host.OOMKill,
 	host.ClockSkew,
 
 	gpu.DriverLoads,

@@ -56,7 +56,7 @@ var MemoryAvailable = checks.Check{
 				f.Summary = fmt.Sprintf("the cgroup's limit leaves %s of memory", humanize.IBytes(uint64(available)))
 				f.Got = fmt.Sprintf("%s available of %s, the limit in %s; the machine has %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total)),
 					cmp.Or(node.Memory.CgroupFile, "the cgroup"), humanize.IBytes(uint64(node.Memory.Total)))
-				f.Remedy = append(remedy.RaiseMemory(node), f.Remedy[0])
+				f.Remedy = append(remedy.RaiseMemory(node, node.Memory.CgroupFile), f.Remedy[0])
 			}
 			findings = append(findings, f)
 		}

@@ -5,6 +5,7 @@ package remedy
 import (
 	"path"
 	"strconv"
+	"strings"
 
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
@@ -91,18 +92,18 @@ func RaiseProcesses(node *facts.Node, ofCgroup bool) []fix.Command {
 	}
 }
 
-// RaiseMemory returns the commands that raise the memory limit of the cgroup in which a node's ranks
-// run. A unit of systemd keeps a limit that systemctl sets.
+// RaiseMemory returns the commands that raise the memory limit of a cgroup of the ranks. file has the
+// limit; it is "" if unknown. A unit of systemd keeps a limit that systemctl sets. Slurm sets the limit
+// of a job anew for each job, in a cgroup whose path names Slurm.
 //
 // Source: systemd.resource-control(5), MemoryMax and MemoryHigh; docker container update.
-func RaiseMemory(node *facts.Node) []fix.Command {
-	file := node.Memory.CgroupFile
+func RaiseMemory(node *facts.Node, file string) []fix.Command {
 	switch container := ranks.ContainerOf(node); {
-	case container == "kubernetes":
+	case container == "kubernetes", strings.Contains(file, "/kubepods"):
 		return []fix.Command{fix.Note("raise resources: {limits: {memory: …}} in the pod's spec")}
 	case isEngine(container):
 		return []fix.Command{fix.Note("run %s update --memory 0 --memory-swap -1 with the container of {nodes}, or start it again without --memory", fix.Name(container))}
-	case node.SSH != nil && node.SSH.Carrier == "srun":
+	case node.SSH != nil && node.SSH.Carrier == "srun", strings.Contains(file, "/slurm"):
 		return []fix.Command{fix.Note("ask Slurm for the job with --mem=0, which means all memory of the node")}
 	case file == "":
 		return []fix.Command{fix.On("cat /proc/self/cgroup   # shows the cgroup").As(fix.Look), fix.Note("raise the memory limit of the session on {nodes}")}

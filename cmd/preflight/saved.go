@@ -195,6 +195,7 @@ func reasonsForGaps(saved checks.Report) map[facts.Section]string {
 		facts.SectionSmoke:     unknown(facts.SectionSmoke, "the run was saved by a preflight without --smoke"),
 		facts.SectionShared:    unknown(facts.SectionShared, "the run was saved by a preflight without this drill"),
 		facts.SectionRehearsed: unknown(facts.SectionRehearsed, "the run was saved by a preflight without --rehearse"),
+		facts.SectionKernelLog: unknown(facts.SectionKernelLog, "the run was saved by a preflight without this check"),
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -184,46 +183,6 @@ func TestXidsOfAFlood(t *testing.T) {
 	}
 	if got, switches, unread := readXids(t.Context(), o); got != nil || switches != nil || unread != "no such file or directory" {
 		t.Errorf("no log: %v, %q", got, unread)
-	}
-}
-
-// TestKernelLogIsNotWaitedFor checks that reading the log does not wait. The log of a running
-// kernel has no end, so the test uses an open pipe as the log.
-func TestKernelLogIsNotWaitedFor(t *testing.T) {
-	path := t.TempDir() + "/kmsg"
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	writer, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer writer.Close()
-	if _, err := writer.WriteString("4,1,1,-;one\n"); err != nil {
-		t.Fatal(err)
-	}
-	log, err := openKernelLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.close()
-	buffer := make([]byte, 64)
-	if n, err := log.Read(buffer); string(buffer[:n]) != "4,1,1,-;one\n" || err != nil {
-		t.Errorf("%q, %v", buffer[:n], err)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := log.Read(buffer)
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		if err == nil {
-			t.Error("there was more")
-		}
-	case <-time.After(10 * time.Second):
-		_, _ = writer.WriteString("4,2,2,-;two\n") // this write releases the reader
-		t.Error("it waits for the next record")
 	}
 }
 

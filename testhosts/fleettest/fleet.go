@@ -45,6 +45,7 @@ func Healthy(n int) Fleet {
 		facts.SectionThroughput: "not asked for: --throughput measures it",
 		facts.SectionSmoke:      "only with --smoke",
 		facts.SectionRehearsed:  "only with --rehearse",
+		facts.SectionKernelLog:  "only with --only oom-kill",
 		facts.SectionRails:      "no node has an address of RoCE or InfiniBand that NCCL's data go by, nor several interfaces in NCCL_SOCKET_IFNAME",
 		facts.SectionHub:        "no node has to fetch from the Hub what the launch names",
 		facts.SectionCallBack:   "pdsh starts ranks over its own ssh connections: no node calls the launching machine",
