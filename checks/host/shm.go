@@ -150,7 +150,7 @@ type need struct {
 }
 
 func (l load) need(v checks.View) need {
-	headroom := fmt.Sprintf("%s head-room for DataLoader workers", humanize.IBytes(uint64(v.Policy.SHMHeadroom)))
+	headroom := fmt.Sprintf("%s for DataLoader workers", humanize.IBytes(uint64(v.Policy.SHMHeadroom)))
 	if !ranks.UsesNCCL(v) {
 		return need{bytes: v.Policy.SHMHeadroom, arithmetic: headroom + "; NCCL is not used with accelerator cpu"}
 	}
