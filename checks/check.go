@@ -108,6 +108,7 @@ func (v View) Failing(check string) map[string]bool { return v.Found(check, Fail
 type Stated struct {
 	Of     func(node string) bool  // reports whether the expectation applies to a node
 	Allows func(value string) bool // reports whether the expectation allows a value; "" is an absent value
+	Least  int64                   // the smallest number that the expectation allows if it states one, otherwise 0
 	// Missed holds the nodes that do not meet the expectation. It is filled only if missing the
 	// expectation is at least as grave as a finding of the running check.
 	Missed map[string]bool
@@ -166,8 +167,8 @@ type Finding struct {
 	// them.
 	Changes []Change `json:"changes,omitempty"`
 	// SharesCause is the ID of a check that reports the cause of this finding on the same nodes, or
-	// "" if there is no such check. This finding then has the same fix as the other check's
-	// finding, and only the other check's finding counts.
+	// "" if there is no such check. The same fix then cures both findings, and they count as one
+	// problem.
 	SharesCause string `json:"shares_cause,omitempty"`
 
 	// Remedy holds the commands and notes of the fix, not yet addressed to nodes.

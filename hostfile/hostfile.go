@@ -92,9 +92,12 @@ func ReadFile(path, deepspeed string) ([]Host, []Note, error) {
 	case err != nil:
 		return nil, nil, &LineError{File: path, DeepSpeed: quietly, Err: err,
 			Message: fmt.Sprintf("hostfile not found (%v)%s", cause(err), findIt(path))}
+	case info.IsDir():
+		return nil, nil, &LineError{File: path, DeepSpeed: quietly,
+			Message: "is a directory and not a hostfile: name a file with -H, or run preflight in the directory of your hostfile"}
 	case !info.Mode().IsRegular():
 		return nil, nil, &LineError{File: path, DeepSpeed: quietly,
-			Message: "not a regular file: name a file"}
+			Message: "is a device or pipe and not a hostfile: name a file with -H"}
 	}
 	file, err := os.Open(path)
 	if err != nil {

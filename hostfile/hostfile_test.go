@@ -311,16 +311,17 @@ func TestReadFile(t *testing.T) {
 	for _, c := range []struct {
 		path string
 		is   error
+		says string
 	}{
-		{filepath.Join(dir, "missing"), fs.ErrNotExist},
-		{filepath.Join(good, "below-a-file"), nil},
-		{dir, nil},
-		{os.DevNull, nil},
+		{filepath.Join(dir, "missing"), fs.ErrNotExist, "not found"},
+		{filepath.Join(good, "below-a-file"), nil, "not found"},
+		{dir, nil, "is a directory and not a hostfile: name a file with -H"},
+		{os.DevNull, nil, "is a device or pipe and not a hostfile: name a file with -H"},
 	} {
 		_, _, err := ReadFile(c.path, "")
 		var line *LineError
-		if !errors.As(err, &line) || line.DeepSpeed != warns || !strings.HasPrefix(err.Error(), c.path+": ") {
-			t.Errorf("%s: %v, want DeepSpeed's warning about its single-node run", c.path, err)
+		if !errors.As(err, &line) || line.DeepSpeed != warns || !strings.HasPrefix(err.Error(), c.path+": ") || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q, and DeepSpeed's warning about its single-node run", c.path, err, c.says)
 		}
 		if c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: %v is not %v", c.path, err, c.is)

@@ -210,7 +210,7 @@ func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
 	if len(addresses) == 0 {
 		return Endpoint{Port: port, Error: fmt.Sprintf("IndexError: list index out of range (`hostname -I` prints nothing on %s: no interface except the loopback is up and has an address)", first.Name)}
 	}
-	return Endpoint{Host: addresses[0].Addr().String(), Port: port, Rule: fmt.Sprintf("%s: %s's", asks, addresses[0].Name)}
+	return Endpoint{Host: addresses[0].Addr().String(), Port: port, Rule: fmt.Sprintf("%s: %s (%s)", asks, addresses[0].Addr(), addresses[0].Name)}
 }
 
 // holderOf returns ": eth0's" for the interface of the node that has an address, "" for none.
@@ -218,7 +218,7 @@ func holderOf(node *facts.Node, address string) string {
 	if node.Net != nil {
 		for _, held := range HeldAddresses(node) {
 			if held.Addr().String() == address {
-				return fmt.Sprintf(": %s's", held.Name)
+				return fmt.Sprintf(": %s (%s)", address, held.Name)
 			}
 		}
 	}

@@ -79,15 +79,23 @@ type Drift struct {
 }
 
 // Drift returns the changes since the baseline and the index of the first finding about changes, -1
-// if there is none. A row names the check of another finding if that finding explains the change.
+// if there is none. It leaves out changes that the finding about their cause shows. A row names the
+// check of another finding if that finding explains the change on some of its nodes.
 func (w Words) Drift(all bool) (d Drift, at int) {
-	at = slices.IndexFunc(w.report.Findings, HasChanges)
+	var findings []checks.Finding
+	at = -1
+	for i, f := range slices.Backward(w.report.Findings) {
+		if HasChanges(f) && w.ShownAt(i) == i {
+			findings, at = append(findings, f), i
+		}
+	}
 	if at < 0 {
 		return d, at
 	}
-	first := w.report.Findings[at]
+	slices.Reverse(findings)
+	first := findings[0]
 	d.Check, d.Verdict, d.WouldSee = first.Check, first.Verdict, first.WouldSee
-	own := slices.DeleteFunc(slices.Clone(w.report.Findings), func(f checks.Finding) bool { return !HasChanges(f) || w.countsElsewhere(f) })
+	own := slices.DeleteFunc(slices.Clone(findings), w.countsElsewhere)
 	if len(own) > 0 {
 		d.Verdict = slices.MinFunc(own, func(a, b checks.Finding) int {
 			return cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict))
@@ -95,10 +103,7 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 	}
 	var rows []Row
 	var steps []Step
-	for _, f := range w.report.Findings {
-		if !HasChanges(f) {
-			continue
-		}
+	for _, f := range findings {
 		rows, d.Parts = append(rows, w.driftRows(f, all)...), append(d.Parts, f)
 		d.Nodes, d.Changes = union(d.Nodes, f.Nodes), append(d.Changes, f.Changes...)
 		elsewhere := func(c checks.Change) bool { return f.SharesCause != "" || w.breaksPolicy(c) }

@@ -104,8 +104,8 @@ func (w Words) Problems(all bool) (problems []Problem) {
 		switch {
 		case i == at:
 			problems = append(problems, Problem{Finding: drift.Finding, Index: i, Changes: drift.Rows, Parts: drift.Parts})
-		case f.Verdict != checks.Unknown && !HasChanges(f):
-			problems = append(problems, Problem{Finding: f, Index: i})
+		case f.Verdict != checks.Unknown && !HasChanges(f) && w.ShownAt(i) == i:
+			problems = append(problems, Problem{Finding: w.Shown(i), Index: i})
 		}
 	}
 	for i, u := range w.Unknowns() {

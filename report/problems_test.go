@@ -112,7 +112,7 @@ func TestProblemsAreSorted(t *testing.T) {
 	for _, p := range WordsOf(r).Problems(false) {
 		got = append(got, p.Mark+" "+p.Check)
 	}
-	want := []string{"1 launcher-ready", "2 master-address", "3 policy", "4 ssh-reach", "5 shm-size", " drift", "? torch-same", "! clock-skew", "! ssh-shell"}
+	want := []string{"1 launcher-ready", "2 master-address", "3 policy", "4 ssh-reach", "5 shm-size", "? torch-same", "! clock-skew", "! ssh-shell"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -128,7 +128,7 @@ func TestProblemsAreSorted(t *testing.T) {
 func TestChangeThatBreaksThePolicyIsOneProblem(t *testing.T) {
 	r := fleetOf("w1 w2", "")
 	change := checks.Change{Node: "w2", Fact: "shm.size", Before: []byte("68719476736"), After: []byte("67108864")}
-	drift := checks.Finding{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w2"}, Fix: []string{"remount", "accept"}, Changes: []checks.Change{change}}
+	drift := checks.Finding{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w2"}, Want: "shm.size 64 GiB", Fix: []string{"remount", "accept"}, Changes: []checks.Change{change}}
 	stated := checks.Finding{Check: "expectation", Verdict: checks.Fail, Nodes: []string{"w2"}, Fact: "shm.size", Summary: "too small"}
 	elsewhere := stated
 	elsewhere.Nodes = []string{"w1"}
@@ -137,7 +137,7 @@ func TestChangeThatBreaksThePolicyIsOneProblem(t *testing.T) {
 		want     []string
 		says     string
 	}{
-		"both":         {[]checks.Finding{drift, stated}, []string{"1 expectation", " drift"}, "not as agreed: 1 problem on w2"},
+		"both":         {[]checks.Finding{drift, stated}, []string{"1 expectation"}, "not as agreed: 1 problem on w2"},
 		"another node": {[]checks.Finding{drift, elsewhere}, []string{"1 expectation", "2 drift"}, "not as agreed: 2 problems on w[1-2]"},
 	} {
 		r.Findings = c.findings
@@ -149,8 +149,52 @@ func TestChangeThatBreaksThePolicyIsOneProblem(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" || w.Conclusion() != c.says {
 			t.Errorf("%s: %q (-want +got):\n%s", name, w.Conclusion(), diff)
 		}
-		if says := strings.Contains(textOf(t, r, Style{}), "64 GiB  64 MiB  expectation"); says != (name == "both") {
-			t.Errorf("%s: the row of the fact leads to the expectation: %t", name, says)
+		if says := strings.Contains(textOf(t, r, Style{}), "the baseline has: shm.size 64 GiB"); says != (name == "both") {
+			t.Errorf("%s: the finding about the expectation has the value of the baseline: %t", name, says)
+		}
+	}
+}
+
+// TestOneFactIsOneProblem checks that a finding shows what the policy and the baseline say about
+// the same fact of the same nodes, with the gravest verdict. A graver finding about only some of
+// its nodes stays separate.
+func TestOneFactIsOneProblem(t *testing.T) {
+	cause := func(verdict checks.Verdict, nodes ...string) checks.Finding {
+		return checks.Finding{Check: "shm-size", Verdict: verdict, Nodes: nodes, Summary: "too small", Want: "at least 1 GiB", Fix: []string{"remount"}, Roles: []fix.Role{fix.Fix}}
+	}
+	stated := checks.Finding{Check: "expectation", Verdict: checks.Fail, Nodes: []string{"w2"}, Fact: "shm.size", Want: "shm.size >= 1 GiB (p:1)", At: "p:1", SharesCause: "shm-size",
+		Fix: []string{"remount", "edit"}, Roles: []fix.Role{fix.Fix, fix.Or}}
+	drift := checks.Finding{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w2"}, Want: "shm.size 2 GiB", SharesCause: "shm-size",
+		Changes: []checks.Change{{Node: "w2", Fact: "shm.size"}}, Fix: []string{"remount", "accept"}, Roles: []fix.Role{fix.Fix, fix.Or}}
+	const all = "at least 1 GiB\nthe policy wants: shm.size >= 1 GiB (p:1)\nthe baseline has: shm.size 2 GiB"
+	for name, c := range map[string]struct {
+		cause checks.Finding
+		want  []Problem
+		says  string
+	}{
+		"a failure": {cause(checks.Fail, "w2"), []Problem{{Mark: "1", Finding: checks.Finding{Check: "shm-size", Verdict: checks.Fail, Want: all, Fix: []string{"remount"}}}},
+			"this launch will not work: 1 problem on w2"},
+		"a warning": {cause(checks.Warn, "w2"), []Problem{{Mark: "1", Finding: checks.Finding{Check: "shm-size", Verdict: checks.Fail, Want: all, Fix: []string{"remount", "edit", "accept"}}}},
+			"not as agreed: 1 problem on w2"},
+		"a failure of more nodes": {cause(checks.Fail, "w1", "w2"), []Problem{{Mark: "1", Finding: checks.Finding{Check: "shm-size", Verdict: checks.Fail,
+			Want: strings.NewReplacer("wants:", "wants for w2:", "has:", "has for w2:").Replace(all), Fix: []string{"remount"}}}}, "this launch will not work: 1 problem on w[1-2]"},
+		"a warning of more nodes": {cause(checks.Warn, "w1", "w2"), []Problem{
+			{Mark: "1", Finding: checks.Finding{Check: "expectation", Verdict: checks.Fail, Want: stated.Want + "\nthe baseline has: shm.size 2 GiB", Fix: []string{"remount", "edit", "accept"}}},
+			{Mark: "!", Finding: checks.Finding{Check: "shm-size", Verdict: checks.Warn, Want: "at least 1 GiB", Fix: []string{"remount"}}},
+		}, "not as agreed: 1 problem on w2"},
+	} {
+		r := fleetOf("w1 w2 w3", "")
+		r.Verdict, r.Findings = checks.Fail, []checks.Finding{drift, stated, c.cause}
+		if name == "a warning of more nodes" { // as the change has no other cause
+			r.Findings[0].SharesCause = ""
+		}
+		w := WordsOf(r)
+		var got []Problem
+		for _, p := range w.Problems(false) {
+			got = append(got, Problem{Mark: p.Mark, Finding: checks.Finding{Check: p.Check, Verdict: p.Verdict, Want: p.Want, Fix: p.Fix}})
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || w.Conclusion() != c.says {
+			t.Errorf("%s: %q (-want +got):\n%s", name, w.Conclusion(), diff)
 		}
 	}
 }

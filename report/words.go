@@ -12,6 +12,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
@@ -24,11 +25,15 @@ type Words struct {
 	report checks.Report
 	fleet  int             // number of nodes, for texts such as "all 4 nodes"; two nodes are named instead
 	gone   map[string]bool // nodes that findings name and that are not in the fleet
+	// joined maps the index of a finding to the indexes of the findings of drift and expectation
+	// that it explains. leader maps each of these to the finding that shows it.
+	joined map[int][]int
+	leader map[int]int
 }
 
 // WordsOf returns the words for a report.
 func WordsOf(r checks.Report) Words {
-	w := Words{report: r, fleet: len(r.Nodes), gone: map[string]bool{}}
+	w := Words{report: r, fleet: len(r.Nodes), gone: map[string]bool{}, joined: map[int][]int{}, leader: map[int]int{}}
 	here := map[string]bool{}
 	for i := range r.Nodes {
 		here[r.Nodes[i].Name] = true
@@ -40,7 +45,82 @@ func WordsOf(r checks.Report) Words {
 			}
 		}
 	}
+	w.join()
 	return w
+}
+
+// join finds the findings of drift and expectation that the report shows as part of the finding
+// about their cause, so that each fact is one problem. The nodes of the cause must include theirs.
+// If only some nodes of a mild cause have a graver finding, the two stay separate.
+func (w *Words) join() {
+	findings := w.report.Findings
+	for _, id := range []string{agreement.Expectation.ID, agreement.Drift.ID} { // a change may break an expectation, which is then its cause
+		for i, f := range findings {
+			if f.Check != id || len(f.Nodes) == 0 || f.Verdict == checks.Unknown {
+				continue
+			}
+			for _, cause := range w.causesOf(f) {
+				at := slices.IndexFunc(findings, func(c checks.Finding) bool {
+					mild := checks.Gravity(c.Verdict) > checks.Gravity(f.Verdict)
+					return c.Check == cause && c.Verdict != checks.Unknown && includes(c.Nodes, f.Nodes) && !(mild && !includes(f.Nodes, c.Nodes))
+				})
+				if at < 0 {
+					continue
+				}
+				if leader, under := w.leader[at]; under {
+					at = leader
+				}
+				w.joined[at], w.leader[i] = append(w.joined[at], i), at
+				break
+			}
+		}
+	}
+}
+
+func includes(all, some []string) bool {
+	return !slices.ContainsFunc(some, func(name string) bool { return !slices.Contains(all, name) })
+}
+
+// Shown returns the i-th finding as the report shows it: with what the findings that it explains
+// want, and with their commands. It has the gravest of their verdicts. If the finding itself breaks
+// the launch, it leaves out their alternatives, such as to change the policy.
+func (w Words) Shown(i int) checks.Finding {
+	f := w.report.Findings[i]
+	check, _ := catalogue.Lookup(f.Check)
+	optional := check.Agreed || f.Verdict != checks.Fail
+	steps := Steps(f)
+	for _, j := range w.joined[i] {
+		other := w.report.Findings[j]
+		source := "the policy wants"
+		if HasChanges(other) {
+			source = "the baseline has"
+		}
+		about := ""
+		if len(other.Nodes) < len(f.Nodes) {
+			about = " for " + w.briefly(other.Nodes)
+		}
+		f.Want = strings.TrimPrefix(fmt.Sprintf("%s\n%s%s: %s", f.Want, source, about, other.Want), "\n")
+		f.At = cmp.Or(f.At, other.At)
+		if checks.Gravity(other.Verdict) < checks.Gravity(f.Verdict) {
+			f.Verdict = other.Verdict
+		}
+		for _, step := range Steps(other) {
+			if optional || step.Role != fix.Or {
+				steps = union(steps, []Step{step})
+			}
+		}
+	}
+	setSteps(&f, steps)
+	return f
+}
+
+// ShownAt returns the index of the finding that shows the i-th finding, which is i itself unless
+// another finding explains it.
+func (w Words) ShownAt(i int) int {
+	if leader, under := w.leader[i]; under {
+		return leader
+	}
+	return i
 }
 
 // allFindings returns the findings of the report, including the waived ones.
@@ -105,11 +185,12 @@ func (w Words) Conclusion() string {
 	r := w.report
 	count := w.Counted()
 	var breaking, disagreeing []checks.Finding
-	for _, f := range r.Findings {
-		if w.countsElsewhere(f) || f.Verdict != checks.Fail {
+	for i, itself := range r.Findings {
+		f := w.Shown(i)
+		if w.ShownAt(i) != i || w.countsElsewhere(itself) || f.Verdict != checks.Fail {
 			continue
 		}
-		if check, _ := catalogue.Lookup(f.Check); check.Agreed {
+		if check, _ := catalogue.Lookup(f.Check); check.Agreed || itself.Verdict != checks.Fail {
 			disagreeing = append(disagreeing, f)
 		} else {
 			breaking = append(breaking, f)
@@ -159,9 +240,9 @@ func (w Words) Remarks() (all []string) {
 // Counted returns how many findings have each verdict. Findings with the same cause count once.
 func (w Words) Counted() map[checks.Verdict]int {
 	count := map[checks.Verdict]int{}
-	for _, f := range w.report.Findings {
-		if !w.countsElsewhere(f) {
-			count[f.Verdict]++
+	for i, f := range w.report.Findings {
+		if w.ShownAt(i) == i && !w.countsElsewhere(f) {
+			count[w.Shown(i).Verdict]++
 		}
 	}
 	return count
@@ -169,25 +250,29 @@ func (w Words) Counted() map[checks.Verdict]int {
 
 // countsElsewhere reports whether another finding causes this finding and is at least as grave.
 func (w Words) countsElsewhere(f checks.Finding) bool {
-	cause := w.causeOf(f)
-	return cause != "" && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
-		return other.Check == cause && checks.Gravity(other.Verdict) <= checks.Gravity(f.Verdict)
+	causes := w.causesOf(f)
+	return causes != nil && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
+		return slices.Contains(causes, other.Check) && checks.Gravity(other.Verdict) <= checks.Gravity(f.Verdict)
 	})
 }
 
-// causeOf returns the check that finds the cause of a finding, "" for none. If a change since a
-// baseline breaks an expectation of the policy, it counts once, as the finding about the
-// expectation.
+// causeOf returns the first of causesOf, "" for none.
 func (w Words) causeOf(f checks.Finding) string {
+	return append(w.causesOf(f), "")[0]
+}
+
+// causesOf returns the checks that find the cause of a finding. If a change since a baseline breaks
+// an expectation of the policy, that expectation is a cause.
+func (w Words) causesOf(f checks.Finding) (ids []string) {
 	weighs := func(c checks.Change) bool { return f.Facts == nil || slices.Contains(f.Facts, c.Fact) }
 	counts := func(c checks.Change) bool { return weighs(c) && !w.breaksPolicy(c) }
-	switch {
-	case f.SharesCause != "", !HasChanges(f):
-		return f.SharesCause
-	case slices.ContainsFunc(f.Changes, weighs) && !slices.ContainsFunc(f.Changes, counts):
-		return agreement.Expectation.ID
+	if f.SharesCause != "" {
+		ids = append(ids, f.SharesCause)
 	}
-	return ""
+	if slices.ContainsFunc(f.Changes, weighs) && !slices.ContainsFunc(f.Changes, counts) {
+		ids = append(ids, agreement.Expectation.ID)
+	}
+	return ids
 }
 
 // breaksPolicy reports whether a finding says that a changed fact no longer has the value that the

@@ -26,6 +26,7 @@ var Expectation = checks.Check{
 	Severity:   checks.Error,
 	FromPolicy: true,
 	Agreed:     true,
+	DependsOn:  sharers(),
 	Run:        judgeExpectations,
 }
 
@@ -67,15 +68,17 @@ func (s *statement) findings(view checks.View) []checks.Finding {
 		}
 	}
 	for _, m := range s.missed {
+		cause := sharer(view, checks.Change{Node: m.node, Fact: m.fact})
 		findings = append(findings, checks.Finding{
-			Verdict: s.weight(view.Policy),
-			Nodes:   []string{m.node},
-			Fact:    m.fact,
-			At:      s.At,
-			Summary: s.Fact + " does not meet the policy",
-			Got:     m.got,
-			Want:    s.wanted(),
-			Remedy:  append(s.fix(view, m), s.otherwise()),
+			Verdict:     s.weight(view.Policy),
+			Nodes:       []string{m.node},
+			Fact:        m.fact,
+			At:          s.At,
+			Summary:     s.Fact + " does not meet the policy",
+			Got:         m.got,
+			Want:        s.wanted(),
+			Remedy:      append(s.fix(view, m, cause), s.otherwise()),
+			SharesCause: cause,
 		})
 	}
 	return findings
@@ -99,11 +102,18 @@ func (s *statement) otherwise() fix.Command {
 	return fix.Here("$EDITOR %s   # if the node is right: change %s", fix.Path(file), fix.Text(file+line)).As(fix.Or)
 }
 
-// fix returns the policy's own fix if there is one. Otherwise it returns commands that give the
-// fact an allowed value, or a note that preflight knows no such command.
-func (s *statement) fix(view checks.View, m miss) []fix.Command {
+// fix returns the policy's own fix if there is one. Otherwise it returns the cure of the check that
+// finds the cause, commands that give the fact an allowed value, or a note that preflight knows no
+// such command.
+func (s *statement) fix(view checks.View, m miss, cause string) []fix.Command {
 	if s.Fix != "" {
 		return []fix.Command{fix.Stated(s.Fix)}
+	}
+	if cause != "" {
+		cures := func(command fix.Command) bool { return command.Role() == fix.Fix }
+		if found, _ := view.Reported(cause, m.node); slices.ContainsFunc(found.Remedy, cures) {
+			return slices.Clone(found.Remedy)
+		}
 	}
 	way := s.install(view)
 	if at := slices.IndexFunc(view.All, func(n facts.Node) bool { return n.Name == m.node }); way == nil && at >= 0 {

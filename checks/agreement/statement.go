@@ -277,6 +277,9 @@ func (h *Held) Of(fact string, policy checks.Policy, weighs checks.Severity, wai
 			continue
 		}
 		one := checks.Stated{Of: s.names, Allows: s.takes, Missed: map[string]bool{}}
+		if s.about.Kind == facts.Number && len(s.allowed) > 0 {
+			one.Least, _ = s.nearest()
+		}
 		stated = append(stated, one)
 		if s.weight(policy) == checks.Warn && weighs == checks.Error {
 			continue

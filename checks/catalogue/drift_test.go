@@ -14,8 +14,10 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/checks/engine"
+	"preflight/checks/fix"
 	"preflight/checks/gpu"
 	"preflight/checks/host"
+	"preflight/checks/software"
 	"preflight/facts"
 	"preflight/testhosts/fleettest"
 )
@@ -178,6 +180,40 @@ func TestDriftExplained(t *testing.T) {
 		}
 		if named != 1 {
 			t.Errorf("%s: %d drifts", name, named)
+		}
+	}
+}
+
+// TestDriftAgreesWithItsCause checks that drift, and the check that finds the nodes to differ, print
+// the same cure: a baseline outweighs the majority of the nodes.
+func TestDriftAgreesWithItsCause(t *testing.T) {
+	for check, c := range map[string]struct{ fixture, right string }{
+		software.PackagesSame.ID: {"baseline", "numpy==1.26.4"},
+		software.ProtobufSame.ID: {"baseline", "protobuf=="},
+		gpu.DriverSame.ID:        {"baseline", "550.54.15"},
+		host.SHMSize.ID:          {"policy-and-baseline", "size="},
+	} {
+		fleet, policy := fixtureOf(t, check, c.fixture).build(t)
+		policy.Only = []string{check, agreement.Drift.ID, agreement.Expectation.ID}
+		report := engine.Evaluate(Catalogue, fleet.Fleet, fleet.Launch, policy)
+		cures, drifts := map[string]bool{}, 0
+		for _, f := range report.Findings {
+			for i, command := range f.Fix {
+				_, code, isHere := strings.Cut(command, c.right)
+				if isHere && f.Roles[i] == fix.Fix {
+					code, _, _ = strings.Cut(code, " ")
+					cures[code] = true
+				}
+			}
+			if f.Check != check {
+				drifts++
+				if f.SharesCause != check {
+					t.Errorf("%s: %s shares its cause with %q", check, f.Check, f.SharesCause)
+				}
+			}
+		}
+		if len(cures) != 1 || drifts == 0 {
+			t.Errorf("%s: the commands name %d versions after %q: %v; %d findings of drift and expectation", check, len(cures), c.right, cures, drifts)
 		}
 	}
 }

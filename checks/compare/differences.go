@@ -4,8 +4,8 @@
 // other nodes, the groups of nodes that a policy wants to be different, and the differences within
 // a fleet.
 //
-// If no value has a majority, the package does not decide which nodes are wrong. An absent value
-// counts as a value.
+// The value of a baseline outweighs the majority. If there is neither, the package does not decide
+// which nodes are wrong. An absent value counts as a value.
 package compare
 
 import (
@@ -64,6 +64,28 @@ type Comparison struct {
 	// Want is the right value if any node has it, even if most nodes have another value. It is ""
 	// if the right value is not known.
 	Want string
+	// Baseline is the value that all these nodes had in the baseline, nil if there is no such value.
+	// It is the right value, whichever value most nodes have now.
+	Baseline *string
+}
+
+// Recorded returns the comparison with the value that the nodes had in the baseline. was returns
+// this value from the facts of the baseline, which then include the section. Nodes that the baseline
+// has not seen do not matter. If the others had different values, no value is right.
+func (c Comparison) Recorded(view checks.View, section facts.Section, was func(*facts.Node) string) Comparison {
+	for _, node := range c.Among {
+		before := InBaseline(view, node, section)
+		if before == nil {
+			continue
+		}
+		value := was(before)
+		if c.Baseline != nil && *c.Baseline != value {
+			c.Baseline = nil
+			break
+		}
+		c.Baseline = &value
+	}
+	return c
 }
 
 // Among returns a comparison of one property between the given nodes.
@@ -71,10 +93,11 @@ func Among(nodes []*facts.Node, name string, value func(*facts.Node) string) Com
 	return Comparison{Name: name, Value: value, Among: nodes}
 }
 
-// Deviation is one property in which some nodes differ from most nodes.
+// Deviation is one property in which some nodes differ from most nodes, or from the baseline.
 type Deviation struct {
 	Name, Got, Want string
 	Groups          []Group // the nodes by value if no value has a majority, otherwise nil
+	Recorded        bool    // Want is the value of the baseline
 }
 
 // Difference holds all properties in which the same nodes differ from most nodes. A machine that
@@ -101,7 +124,7 @@ func Differences(all ...Comparison) []Difference {
 	var found []Difference
 	at := map[string]int{}
 	add := func(nodes []string, split bool, d Deviation) {
-		key := fmt.Sprint(split, nodes)
+		key := fmt.Sprint(split, nodes, d.Recorded)
 		i, seen := at[key]
 		if !seen {
 			i = len(found)
@@ -125,6 +148,9 @@ func Differences(all ...Comparison) []Difference {
 		var everyone, parts []string
 		for i, g := range groups {
 			switch {
+			case c.Baseline != nil && g.Value == *c.Baseline:
+			case c.Baseline != nil:
+				add(g.Nodes, false, Deviation{Name: c.Name, Got: g.Value, Want: *c.Baseline, Recorded: true})
 			case right < 0:
 				everyone = append(everyone, g.Nodes...)
 				parts = append(parts, Shown(g.Value)+" on "+hostfile.Fold(g.Nodes))
@@ -132,7 +158,7 @@ func Differences(all ...Comparison) []Difference {
 				add(g.Nodes, false, Deviation{Name: c.Name, Got: g.Value, Want: groups[right].Value})
 			}
 		}
-		if right < 0 {
+		if everyone != nil {
 			add(everyone, true, Deviation{Name: c.Name, Got: strings.Join(parts, ", "), Groups: groups})
 		}
 	}
@@ -166,11 +192,14 @@ func (d Difference) Finding(what string) checks.Finding {
 			Want:    "the same value on every node",
 		}
 	}
-	summary := what + " differ from most nodes"
+	summary, lacks, has, as := what+" differ from most nodes", "absent on most nodes", "most nodes have ", "as on most nodes"
+	if d.Deviations[0].Recorded {
+		summary, lacks, has, as = what+" differ from the baseline", "absent in the baseline", "the baseline has ", "as in the baseline"
+	}
 	if len(got) == 1 {
-		values := got[0] + ", absent on most nodes"
+		values := got[0] + ", " + lacks
 		if right := d.Deviations[0].Want; right != "" {
-			values = got[0] + ", most nodes have " + right
+			values = got[0] + ", " + has + right
 		}
 		if len(values) <= widestSummary {
 			summary = values
@@ -180,7 +209,7 @@ func (d Difference) Finding(what string) checks.Finding {
 		Nodes:   d.Nodes,
 		Summary: summary,
 		Got:     strings.Join(got, ", "),
-		Want:    strings.Join(want, ", ") + ", as on most nodes",
+		Want:    strings.Join(want, ", ") + ", " + as,
 	}
 }
 

@@ -21,7 +21,7 @@ func PackagePath(name string) string { return "python.packages." + name }
 // AsStated returns the given nodes, but leaves out those that miss an expectation of the policy on
 // a fact.
 func AsStated(view checks.View, nodes []*facts.Node, fact string) []*facts.Node {
-	return meeting(nodes, statedOf(view, fact))
+	return meeting(nodes, StatedOf(view, fact))
 }
 
 func meeting(nodes []*facts.Node, stated []checks.Stated) []*facts.Node {
@@ -53,7 +53,8 @@ func Split[T any](all []T, is func(T) bool) (those, rest []T) {
 	return those, rest
 }
 
-func statedOf(view checks.View, fact string) []checks.Stated {
+// StatedOf returns the policy's expectations for a fact, nil for none.
+func StatedOf(view checks.View, fact string) []checks.Stated {
 	if view.Stated == nil {
 		return nil
 	}
@@ -77,7 +78,7 @@ type side struct {
 // A node without a statement is compared with the nodes that have the same value. If no node has
 // the same value, all nodes are compared with each other.
 func ByPolicy(view checks.View, a Comparison, fact string) []Comparison {
-	stated := statedOf(view, fact)
+	stated := StatedOf(view, fact)
 	a.Among = meeting(a.Among, stated)
 	sides := sidesOf(a, stated)
 	if len(sides) < 2 {
@@ -157,4 +158,18 @@ func (p side) against(other side) bool {
 
 func allow(those []checks.Stated, value string) bool {
 	return !slices.ContainsFunc(those, func(s checks.Stated) bool { return !s.Allows(value) })
+}
+
+// InBaseline returns the facts that the baseline has of a node. It returns nil if there is no
+// baseline, or if the baseline has not seen this section of the node.
+func InBaseline(view checks.View, node *facts.Node, section facts.Section) *facts.Node {
+	if view.Policy.Baseline == nil {
+		return nil
+	}
+	nodes := view.Policy.Baseline.Nodes
+	at := slices.IndexFunc(nodes, func(was facts.Node) bool { return was.Name == node.Name })
+	if at < 0 || !nodes[at].Reached || !nodes[at].Has(section) {
+		return nil
+	}
+	return &nodes[at]
 }

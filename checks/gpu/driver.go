@@ -38,8 +38,8 @@ const (
 	unknownCUDA  = "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero"
 	busyCUDA     = "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"
 	unlikeDriver = "Unexpected error from cudaGetDeviceCount() … Error 803: system has unsupported display driver / cuda driver combination"
-	takesCPU     = "no error, but slow steps: DeepSpeed uses the CPU"
-	waitsForGPU  = "no error: ranks on this node hang at their first GPU call, and all others in init_process_group until it times out"
+	takesCPU     = "Setting accelerator to CPU. If you have GPU or other accelerator, we were unable to detect it. (a warning of DeepSpeed, which then trains slowly on the CPU)"
+	waitsForGPU  = "no message: ranks on this node hang at their first GPU call, and all others in init_process_group until it times out"
 )
 
 // ofDriver lists the facts that differ from other nodes because the driver does not answer.

@@ -42,7 +42,11 @@ func judgeDriversAlike(view checks.View) []checks.Finding {
 	}
 	driver := func(n *facts.Node) string { return n.NVML.Driver }
 	rocm := func(n *facts.Node) string { return valueOf(n.GPU).ROCm }
-	all := compare.ByPolicy(view, compare.Among(showing(driver), "driver", driver), "nvml.driver")
+	drivers := compare.Among(showing(driver), "driver", driver).Recorded(view, facts.SectionNVML, driver)
+	if drivers.Baseline != nil && *drivers.Baseline == "" {
+		drivers.Baseline = nil // the driver did not answer then
+	}
+	all := compare.ByPolicy(view, drivers, "nvml.driver")
 	all = append(all, compare.Among(showing(remedy.ModuleKind), "kernel module", remedy.ModuleKind), compare.Among(showing(rocm), rocmRelease, rocm))
 	for _, d := range compare.Differences(all...) {
 		f := d.Finding("NVIDIA drivers")

@@ -416,7 +416,7 @@ var Distinct = checks.Check{
 				Remedy:  duplicateLines(g.Nodes, v),
 			}
 			if !ranks.UsesNCCL(v) {
-				f.Verdict, f.WouldSee = checks.Warn, "no error, but slow steps: the ranks share the CPUs of one machine"
+				f.Verdict, f.WouldSee = checks.Warn, "no message, but slow steps: the ranks share the CPUs of one machine"
 			}
 			findings = append(findings, f)
 		}

@@ -45,7 +45,7 @@ func tooSmall(view checks.View, node *facts.Node, need need) []checks.Finding {
 	f := checks.Finding{
 		Got:    got,
 		Want:   fmt.Sprintf("at least %s: %s", want, need.arithmetic),
-		Remedy: remedy.EnlargeSHM(node, need.bytes),
+		Remedy: enlarged(view, node, need.bytes),
 	}
 	switch {
 	case !shm.Exists:
@@ -87,6 +87,20 @@ func tooSmall(view checks.View, node *facts.Node, need need) []checks.Finding {
 		f.WouldSee = "no error: training on this node is slower than on the others"
 	}
 	return []checks.Finding{f}
+}
+
+// enlarged returns the commands for a size that the launch, the policy and the baseline accept. The
+// size of the baseline is kept exactly.
+func enlarged(view checks.View, node *facts.Node, need int64) []fix.Command {
+	for _, stated := range compare.StatedOf(view, "shm.size") {
+		if stated.Of(node.Name) {
+			need = max(need, stated.Least)
+		}
+	}
+	if was := compare.InBaseline(view, node, facts.SectionSHM); was != nil && was.SHM.Size >= need && was.SHM.Size > node.SHM.Size {
+		return remedy.SizeSHM(node, was.SHM.Size, "")
+	}
+	return remedy.EnlargeSHM(node, need)
 }
 
 // unusedFiles returns the names of the files in /dev/shm that fill a tenth of it or more and that no
@@ -136,7 +150,7 @@ type need struct {
 }
 
 func (l load) need(v checks.View) need {
-	headroom := fmt.Sprintf("%s head-room for DataLoader workers", humanize.IBytes(uint64(v.Policy.SHMHeadroom)))
+	headroom := fmt.Sprintf("%s for DataLoader workers", humanize.IBytes(uint64(v.Policy.SHMHeadroom)))
 	if !ranks.UsesNCCL(v) {
 		return need{bytes: v.Policy.SHMHeadroom, arithmetic: headroom + "; NCCL is not used with accelerator cpu"}
 	}

@@ -115,6 +115,19 @@ func LookupOf(node *facts.Node, name string) (lookup facts.Lookup, asked bool) {
 	return facts.Lookup{}, false
 }
 
+// UnknownTo reports whether none of the nodes resolves a name, and why. Such a name is wrong, and
+// not the nodes. It returns false if a node did not look up the name or got no answer.
+func UnknownTo(nodes []*facts.Node, name string) (why string, is bool) {
+	for _, node := range nodes {
+		lookup, asked := LookupOf(node, name)
+		if !asked || lookup.Unanswered || len(lookup.Addresses) > 0 {
+			return "", false
+		}
+		why = lookup.Error
+	}
+	return why, len(nodes) > 0 && !IsAddress(name)
+}
+
 // LeadsTo reports whether any of the addresses belongs to the node: the node has the address, or
 // preflight reached the node at it.
 func LeadsTo(addresses []string, node *facts.Node) bool {

@@ -285,6 +285,10 @@ func (m masterPlace) judgeName() []checks.Finding {
 // misled returns findings for nodes that did not reach the serving node and that resolve the name
 // to an address of another machine.
 func (m masterPlace) misled(home *facts.Node) []checks.Finding {
+	if why, is := names.UnknownTo(m.view.Nodes, m.Host); is && !m.isHostfileName() {
+		_, better := m.remedy()
+		return []checks.Finding{unknownName(m.view, m.Host, m.Port, why, better)}
+	}
 	var findings []checks.Finding
 	for _, node := range m.view.Everywhere() {
 		lookup, asked := names.LookupOf(node, m.Host)
@@ -303,6 +307,29 @@ func (m masterPlace) misled(home *facts.Node) []checks.Finding {
 		findings = append(findings, m.wrongName(node, lookup, home))
 	}
 	return findings
+}
+
+// unknownName returns the finding for a master address or endpoint that no node resolves, most
+// likely a typing error. It names no node, because the launch command is wrong. better holds the
+// commands with an address or name that works.
+func unknownName[P int | string](view checks.View, host string, port P, why string, better []fix.Command) checks.Finding {
+	f := checks.Finding{
+		Summary:  fmt.Sprintf("no node can resolve %s, the host name at which the ranks will meet", host),
+		Got:      why,
+		Want:     "a name that every node resolves: check its spelling in the launch command",
+		WouldSee: names.Unresolved(host, port),
+		Remedy:   better,
+	}
+	first, _ := names.NodeZero(view)
+	comparesNames := first != nil && (first.Python == nil || first.Python.Torch == nil || !hostfile.Before(first.Python.Torch.Version, "2.0"))
+	if first == nil || view.Launch.Rendezvous == launch.RendezvousC10d && !comparesNames {
+		return f // torchrun of older releases compares the name only with the hostname
+	}
+	if address := nccl.PeerAddress(first).Address; text.IsPlain(address) && text.IsPlain(host) {
+		line := fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(host)).At(checks.NamesOf(view.Everywhere())...)
+		f.Remedy = append(f.Remedy, line.Remark("if the name is right and must lead to %s; or add it to DNS", fix.Word(first.Name)).As(fix.Or))
+	}
+	return f
 }
 
 // home returns the only node that will serve the store, or nil if no node or several nodes will.

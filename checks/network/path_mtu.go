@@ -90,8 +90,12 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	mtu := func(n *facts.Node) string { return fmt.Sprint(meshInterface(n).MTU) }
 	for _, network := range slices.Sorted(maps.Keys(networks)) {
-		stated := "net.interfaces." + networks[network][0].Mesh.Interface + ".mtu"
-		for _, d := range compare.Differences(compare.ByPolicy(view, compare.Among(networks[network], "MTU", mtu), stated)...) {
+		name := networks[network][0].Mesh.Interface
+		mtus := compare.Among(networks[network], "MTU", mtu).Recorded(view, facts.SectionNet, func(n *facts.Node) string { return fmt.Sprint(names.InterfaceOf(n.Net, name).MTU) })
+		if mtus.Baseline != nil && *mtus.Baseline == "0" {
+			mtus.Baseline = nil // there was no such interface then
+		}
+		for _, d := range compare.Differences(compare.ByPolicy(view, mtus, "net.interfaces."+name+".mtu")...) {
 			f := d.Finding("MTUs on the network of the ranks")
 			f.Verdict = checks.Warn
 			f.WouldSee = "nothing over TCP; over RoCE, Got completion … with status=12 (retry exceeded)"
@@ -101,7 +105,7 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 			}
 			if set := setMTU(networks[network], d); !d.Split && set != nil {
 				got := d.Deviations[0].Got
-				if less(got, d.Deviations[0].Want) { // lost full packets are fixed by lowering the MTU, and raising it would bring them back
+				if less(got, d.Deviations[0].Want) && !d.Deviations[0].Recorded { // lost full packets are fixed by lowering the MTU, and raising it would bring them back
 					set[0] = set[0].Remark("if it was lowered because full packets were lost, lower the others to %s instead", fix.Text(got))
 				}
 				f.Remedy = set

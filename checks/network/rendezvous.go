@@ -150,6 +150,10 @@ func (g meeting) judge() []checks.Finding {
 		slices.Sort(explained)
 		return checks.Skipped("not all nodes met at " + g.endpoint() + ": see " + strings.Join(slices.Compact(explained), ", "))
 	}
+	if why, is := names.UnknownTo(g.nodes, g.host); is && g.isFirst() {
+		_, better := masterPlace{g.view, g.server, g.view.Launch.Endpoint(g.server)}.remedy()
+		return []checks.Finding{unknownName(g.view, g.host, g.port, why, better)}
+	}
 	findings := g.stopped(left[facts.HopResolve])
 	findings = append(findings, g.unconnected(left[facts.HopConnect])...)
 	return append(findings, g.stopped(append(left[facts.HopValidate], left[facts.HopJoin]...))...)
@@ -164,7 +168,7 @@ func (g meeting) explanation() string {
 		return "ssh-shell"
 	case g.isNoPort() && !g.view.Policy.SwitchesOff("launcher-args"):
 		return "launcher-args"
-	case len(g.view.Failing("master-address")) > 0:
+	case len(g.view.Failing("master-address")) > 0, g.isUnknownName() && g.server != nil && !g.view.Policy.SwitchesOff("master-address"):
 		return "master-address"
 	case len(g.servers) == 0 && len(g.view.Failing("host-names")) > 0:
 		return "host-names"
@@ -172,6 +176,12 @@ func (g meeting) explanation() string {
 		return "master-port-free"
 	}
 	return ""
+}
+
+// isUnknownName reports whether no node resolves the name of the endpoint.
+func (g meeting) isUnknownName() bool {
+	_, is := names.UnknownTo(g.nodes, g.host)
+	return is
 }
 
 // isNoPort reports whether the port of the endpoint is a number outside the range of ports.

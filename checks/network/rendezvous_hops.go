@@ -59,6 +59,13 @@ func (g meeting) taken() checks.Finding {
 // noOneServer returns the finding for a rendezvous that has no server or several. In c10d mode,
 // every node decides from its own name whether it is the host.
 func (g meeting) noOneServer() []checks.Finding {
+	var better []fix.Command
+	if name := g.ownName(); name != "" {
+		better = []fix.Command{fix.Here("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", fix.Word(name+":"+g.port))}
+	}
+	if why, is := names.UnknownTo(g.nodes, g.host); is {
+		return []checks.Finding{unknownName(g.view, g.host, g.port, why, better)}
+	}
 	f := checks.Finding{
 		Nodes:    checks.NamesOf(g.nodes),
 		Summary:  fmt.Sprintf("no node recognises itself as the host of %s: none serves the store", g.endpoint()),
@@ -78,9 +85,7 @@ func (g meeting) noOneServer() []checks.Finding {
 			f.Got, f.Remedy = f.Got+"; "+strings.TrimPrefix(unanswered.Summary, "names: "), unanswered.Remedy
 		}
 	}
-	if name := g.ownName(); name != "" {
-		f.Remedy = append(f.Remedy, fix.Here("torchrun --rdzv_backend=c10d --rdzv_endpoint=%s …", fix.Word(name+":"+g.port)))
-	}
+	f.Remedy = append(f.Remedy, better...)
 	return []checks.Finding{f}
 }
 

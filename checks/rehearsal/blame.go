@@ -90,18 +90,43 @@ func (p program) complaint() string {
 // summary that only say where an error would be found.
 var complains = regexp.MustCompile(`(?i)error([^s_]|$)|fatal|cannot|can't|failed|invalid|no such|denied|killed|exitcode`)
 
+// onlyEnds matches a line with which a launcher only says that a process ended: srun, Slurm's own
+// message about the step, DeepSpeed's launch.py, pdsh, and torchrun's list of failed ranks.
+var onlyEnds = regexp.MustCompile(`^srun: (error: .*(Exited with exit code \d+|Terminated|Killed)$|Terminating )|^slurmstepd: error: \*\*\* STEP .* CANCELLED|exits with return code = [1-9]|ssh exited with exit code|ChildFailedError|failed \(exitcode|exitcode +:`)
+
+// srunEnds matches the line with which srun says that tasks ended, with their nodes.
+var srunEnds = regexp.MustCompile(`(?m)^srun: error: (\S+): tasks? [\d,-]+: Exited with exit code`)
+
+// tells returns how much a line says about the cause of a failure.
+func tells(line string) int {
+	switch {
+	case !complains.MatchString(line):
+		return 0
+	case onlyEnds.MatchString(line):
+		return 1
+	}
+	return 2
+}
+
 // isSource matches a line of a program in the traceback of its error.
 var isSource = regexp.MustCompile(`^([^\s:]+:)?\s{4,}\S`)
 
-// telling returns the last line of an output that says what went wrong, or else its last line.
+// telling returns the last line of an output that says what went wrong. If no line does, it returns
+// the last line that says that a process ended, or else the last line.
+//
+// Behind srun, it is a line before the first task ended: the other tasks fail later, because they
+// wait for that one.
 func telling(output string) (line string) {
+	if at := srunEnds.FindStringIndex(output); at != nil && tells(telling(output[:at[0]])) > 1 {
+		output = output[:at[0]]
+	}
 	for each := range strings.Lines(output) {
 		if isSource.MatchString(each) && line != "" {
 			continue
 		}
 		each = strings.TrimSpace(each)
 		_, behind, isLabelled := strings.Cut(each+" ", ": ") // pdsh puts the node's name before each line
-		if isEmpty := each == "" || isLabelled && strings.TrimSpace(behind) == ""; !isEmpty && (complains.MatchString(each) || !complains.MatchString(line)) {
+		if isEmpty := each == "" || isLabelled && strings.TrimSpace(behind) == ""; !isEmpty && tells(each) >= tells(line) {
 			line = each
 		}
 	}

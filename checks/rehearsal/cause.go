@@ -19,6 +19,12 @@ func (s attempt) explained(f checks.Finding) checks.Finding {
 	if named := speaks.FindStringSubmatch(f.Got); f.Nodes == nil && named != nil {
 		f.Nodes = s.known(named[1:])
 	}
+	if p := s.view.Head.Rehearsed.Program; f.Nodes == nil && p != nil {
+		if first := srunEnds.FindStringSubmatch(p.Output); first != nil {
+			names, _ := hostfile.Expand(first[1]) // no names if srun wrote something else
+			f.Nodes = s.known(names)
+		}
+	}
 	if cause == nil {
 		f.SharesCause = s.sharedWith(f.Nodes, "")
 		return f

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
@@ -71,7 +72,7 @@ func judgePackages(view checks.View) []checks.Finding {
 			}
 			among = have
 		}
-		version := compare.Among(among, name, func(n *facts.Node) string { return n.Python.Packages[name] })
+		version := recorded(view, compare.Among(among, name, func(n *facts.Node) string { return n.Python.Packages[name] }))
 		all = append(all, compare.ByPolicy(view, version, compare.PackagePath(name))...)
 	}
 	for _, name := range view.Launch.Imports {
@@ -167,6 +168,16 @@ func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
 // judgePackage compares one package that at least one node has: see [required.findings].
 func judgePackage(view checks.View, name string) (absent, unlike []checks.Finding) {
 	return requiredPackage(view, name).findings(view, compare.AsStated(view, ranks.Answering(view), compare.PackagePath(name)))
+}
+
+// recorded adds the value of the baseline to a comparison of what Python has. It adds nothing if some
+// node had no Python then.
+func recorded(view checks.View, c compare.Comparison) compare.Comparison {
+	found := c.Recorded(view, facts.SectionPython, func(n *facts.Node) string { return strconv.FormatBool(n.Python.Found) }).Baseline
+	if found == nil || *found != "true" {
+		return c
+	}
+	return c.Recorded(view, facts.SectionPython, c.Value)
 }
 
 // pipFix returns the commands that give nodes the package versions of most nodes. If there is no
@@ -289,15 +300,21 @@ func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlik
 	}
 	look := []fix.Command{listed(view)} // the remedy if no version is known to be right
 	most := compare.GroupBy(have, r.Version)[0]
+	before := recorded(view, compare.Among(nodes, r.Name, r.Version)).Baseline
+	without := before == nil && len(lack) > len(have) || before != nil && *before == ""
 	switch {
-	case len(lack) > len(have) && !r.Imported:
+	case without && lack != nil && !r.Imported:
 		evenOut := look
 		if r.Remove != nil { // the alternative is only a remark, because people paste all commands one after the other
 			evenOut = []fix.Command{r.Remove[0].Remark("or install %s on every node", fix.Text(r.Name+" "+most.Value))}
 		}
+		who := "most nodes do"
+		if before != nil {
+			who = "the baseline does"
+		}
 		return []checks.Finding{{
 			Nodes:    checks.NamesOf(have),
-			Summary:  r.Name + " is installed, but most nodes do not have it",
+			Summary:  r.Name + " is installed, but " + who + " not have it",
 			Got:      r.Name + " " + most.Value,
 			Want:     "installed on every node, or on none",
 			WouldSee: r.Lacking + ", on the other nodes",
@@ -306,7 +323,11 @@ func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlik
 	case lack != nil:
 		absent = []checks.Finding{r.absent(view, have, lack)}
 	}
-	for _, d := range compare.Differences(compare.Among(have, r.Name, r.Version)) {
+	compared := compare.Among(have, r.Name, r.Version)
+	if before != nil && *before != "" {
+		compared.Baseline = before
+	}
+	for _, d := range compare.Differences(compared) {
 		f := d.Finding(r.Name + " versions")
 		f.Remedy = look
 		switch {
@@ -334,13 +355,17 @@ func (r required) split(nodes []*facts.Node) (have, lack []*facts.Node) {
 // absent returns the finding for nodes that lack the package that other nodes have.
 func (r required) absent(view checks.View, have, lack []*facts.Node) checks.Finding {
 	most := compare.GroupBy(have, r.Version)[0]
+	version, as := most.Value, "on "+hostfile.Fold(most.Nodes)
+	if before := recorded(view, compare.Among(slices.Concat(have, lack), r.Name, r.Version)).Baseline; before != nil && *before != "" {
+		version, as = *before, "in the baseline"
+	}
 	return checks.Finding{
 		Nodes:    checks.NamesOf(lack),
 		Summary:  r.Name + " is not installed",
 		Got:      r.left(lack),
-		Want:     fmt.Sprintf("%s %s, as on %s", r.Name, most.Value, hostfile.Fold(most.Nodes)),
+		Want:     fmt.Sprintf("%s %s, as %s", r.Name, version, as),
 		WouldSee: r.Lacking,
-		Remedy:   r.install(view, most.Value, lack),
+		Remedy:   r.install(view, version, lack),
 	}
 }
 

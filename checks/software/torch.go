@@ -63,7 +63,7 @@ func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 	if findings != nil {
 		return findings // different releases already explain different builds
 	}
-	for _, d := range compare.Differences(compare.Among(nodes, "torch for", ranks.TorchBuild)) {
+	for _, d := range compare.Differences(recorded(view, compare.Among(nodes, "torch for", ranks.TorchBuild))) {
 		f := d.Finding("torch builds")
 		if kinds := compare.GroupBy(nodes, ranks.TorchKind); len(kinds) == 1 {
 			f.Verdict = checks.Warn

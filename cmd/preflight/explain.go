@@ -36,7 +36,7 @@ before the next launch. It lists follow-up errors and harmless messages separate
 Give one file, one file per node or rank, or a directory of logs. Files may be compressed
 with gzip, bzip2, xz or zstd. With -H or -w, explain also runs the checks that it names.
 
-Exit codes: 0 the log shows that the job ran and no failure, 1 a known cause was found or the
+Exit codes: 0 the log shows a job that ran without a failure, 1 a known cause was found or the
 program itself failed, 2 something failed for an unknown reason, no sign of success was found,
 or a log could not be read.`,
 		Example: `  preflight explain train.log

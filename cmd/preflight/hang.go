@@ -27,7 +27,7 @@ func hangCommand() *cobra.Command {
   - the rank for which the others wait, if all ranks have met and nothing moves
 
 For the last one, hang watches the ranks for two seconds: what each waits for, its CPU time, and
-what its connections and files carry. hang also asks NCCL's RAS service, which NCCL 2.24 and
+how much data its connections and files carry. hang also asks NCCL's RAS service, which NCCL 2.24 and
 newer have. On nodes with py-spy ("pip install py-spy"), hang reads at which line of Python each
 rank is. hang stops and signals no process, and reads no values of variables. To see another
 user's ranks, log in as that user or as root.

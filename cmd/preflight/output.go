@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -125,7 +126,11 @@ func noHostsGiven(err error) bool {
 
 // firstSteps returns the error of `preflight` without arguments, which shows what to type.
 func firstSteps() error {
-	return usage.WithHint(errors.New("no nodes: there is no ./hostfile and no "+hostfile.DefaultPath), `preflight -H /path/to/hostfile                                # the nodes of a DeepSpeed hostfile
+	why := "there is no ./hostfile and no "
+	if info, err := os.Stat("hostfile"); err == nil && info.IsDir() {
+		why = "./hostfile is a directory, and there is no "
+	}
+	return usage.WithHint(errors.New("no nodes: "+why+hostfile.DefaultPath), `preflight -H /path/to/hostfile                                # the nodes of a DeepSpeed hostfile
   preflight -w 'node[01-16]'                                    # nodes by name
   preflight -- deepspeed --hostfile /path/to/hostfile train.py  # check this command, then start it`)
 }
@@ -141,12 +146,12 @@ func nextCommand(cmd *cobra.Command, r checks.Report) string {
 	failed := failing(r)
 	partial := cmd.Flags().Changed("only") || cmd.Flags().Changed("skip")
 	switch {
-	case r.Interrupted:
+	case r.Interrupted && r.ExitCode != exitTrouble:
 		return ""
 	case len(failed) > 0:
 		return fmt.Sprintf("preflight%s --only %s   # after the fixes: re-runs only the failed checks", typed, strings.Join(failed, ","))
-	case r.ExitCode == exitTrouble && !cmd.Flags().Changed("verbose"):
-		return fmt.Sprintf("preflight%s -v   # shows why each check is unknown", typedFlags(cmd, anyFlag))
+	case r.ExitCode == exitTrouble:
+		return answering(cmd, r)
 	case r.ExitCode != exitPass:
 		return ""
 	case partial:
@@ -157,6 +162,56 @@ func nextCommand(cmd *cobra.Command, r checks.Report) string {
 	before := typedFlags(cmd, func(flag *pflag.Flag) bool { return flag.Name != "hostfile" && !decidedByCommand(flag) })
 	behind := typedFlags(cmd, decidedByCommand)
 	return fmt.Sprintf("preflight%s -- deepspeed --hostfile %s%s train.py …   # checks this command, then starts it", before, text.Quote(r.Launch.HostsFile), behind)
+}
+
+// answers maps what the reasons of unknown checks say to the flags that lead to an answer.
+var answers = []struct {
+	reason    *regexp.Regexp
+	flag, why string
+}{
+	{regexp.MustCompile(`\(--accelerator cpu\)`), "--accelerator cpu", "if the launch is meant to use the CPU"},
+	{regexp.MustCompile(`with --python PATH`), "--python PATH", "names the interpreter of the launch"},
+	{regexp.MustCompile(`give the launch command after --`), "-- COMMAND", "checks the launch command, with what it imports"},
+	{regexp.MustCompile(`\blost: |did not answer in time|no time was left|more time with --timeout`), "--timeout 3m", "gives the nodes more time"},
+	{regexp.MustCompile(`^the time ended`), "--rehearse-time 3m", "gives the rehearsal more time"},
+}
+
+// mostAgain is the largest number of checks that are named to run them again.
+const mostAgain = 6
+
+// answering returns the command that leads from an unknown verdict to an answer. If a finding has a
+// command of its own, it is that command. Otherwise it is preflight with another flag, or preflight
+// for the unknown checks again.
+func answering(cmd *cobra.Command, r checks.Report) string {
+	typed := typedFlags(cmd, func(flag *pflag.Flag) bool { return flag.Name != "only" && flag.Name != "skip" })
+	launched := ""
+	if words := cmd.Flags().Args(); len(words) > 0 {
+		launched = " -- " + strings.Join(text.Map(secret.Arguments(words), text.Quote), " ")
+	}
+	unknown := report.Outcomes(r, checks.Unknown)
+	for _, answer := range answers {
+		says := func(o checks.Outcome) bool { return o.Verdict == checks.Unknown && answer.reason.MatchString(o.Reason) }
+		switch {
+		case !slices.ContainsFunc(r.Checks, says):
+		case !strings.HasPrefix(answer.flag, "-- "):
+			return fmt.Sprintf("preflight%s %s%s   # %s", typedFlags(cmd, anyFlag), answer.flag, launched, answer.why)
+		case launched == "":
+			return fmt.Sprintf("preflight%s %s   # %s", typedFlags(cmd, anyFlag), answer.flag, answer.why)
+		}
+	}
+	for _, f := range r.Findings {
+		if f.Verdict == checks.Unknown && len(f.Fix) > 0 {
+			command, _, _ := strings.Cut(f.Fix[0], "   # ")
+			return fmt.Sprintf("%s   # look into %s, which is unknown; then run preflight again", command, f.Check)
+		}
+	}
+	switch {
+	case len(unknown) > 0 && len(unknown) <= mostAgain && !r.Interrupted:
+		return fmt.Sprintf("preflight%s --only %s%s   # runs the unknown checks again", typed, strings.Join(unknown, ","), launched)
+	case len(unknown) > 0 || r.Interrupted:
+		return fmt.Sprintf("preflight%s%s   # runs the checks again", typedFlags(cmd, anyFlag), launched)
+	}
+	return fmt.Sprintf("preflight%s%s   # runs all checks, because none of the chosen ones applies to this launch", typed, launched)
 }
 
 // rehearsalOf returns the command that also rehearses the launch, to prove what the checks have

@@ -156,12 +156,17 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	if len(command) > 0 && !config.DryRun && report.ExitCode == exitPass && !config.Verbose {
 		config.Quiet = true // print only problems, because the output of the launch follows
 	}
-	next := ""
+	next, rehearsal := "", ""
+	if job.Plan.StandIn.Words != nil {
+		rehearsal = rehearsalOf(cmd, report)
+	}
 	switch {
 	case len(command) == 0:
 		next = nextCommand(cmd, report)
-	case job.Plan.StandIn.Words != nil:
-		next = rehearsalOf(cmd, report)
+	case report.ExitCode == exitTrouble:
+		next = answering(cmd, report)
+	default:
+		next = rehearsal
 	}
 	report.Next, _, _ = strings.Cut(next, "   # ")
 	if err := errors.Join(config.write(report), config.writeEnv(report.Advice)); err != nil {
@@ -172,7 +177,10 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 		config.offer(next)
 		return verdictCode(report)
 	case report.ExitCode != exitPass:
-		notLaunched(report, next != "" && !isQuiet)
+		if report.ExitCode == exitTrouble {
+			config.offer(next)
+		}
+		notLaunched(report, rehearsal != "" && !isQuiet)
 		return verdictCode(report)
 	case wrongMachine(report) != "":
 		notLaunched(report, false)
@@ -181,7 +189,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	if cmd.Context().Err() != nil { // the user typed Ctrl-C while the report was written
 		return exitCode(exitTrouble)
 	}
-	if !isQuiet && next != "" {
+	if !isQuiet && rehearsal != "" {
 		fmt.Fprintln(os.Stderr, "preflight: ready as far as the checks can tell; --rehearse also tries the launch before it starts")
 	}
 	return startLaunch(config.typed.words)

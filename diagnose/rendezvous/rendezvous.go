@@ -145,6 +145,7 @@ func atEndpoint(launcher, endpoint string, nodes []string, e *facts.Endpoint) []
 	switch {
 	case e.Failed == facts.HopResolve:
 		f.Summary = fmt.Sprintf("the name %s does not resolve", host)
+		f.Want = "a name that every node resolves: check its spelling, or add it to DNS or /etc/hosts"
 		f.Remedy = []fix.Command{names.LookUp(host)}
 		f.WouldSee = fmt.Sprintf("The IPv6 network addresses of (%s, %s) cannot be retrieved (gai error: -2 - Name or service not known)", host, port)
 	case e.Outcome == facts.PathRefused:

@@ -80,13 +80,13 @@ func SHMNeed(nccl string, ranks, nodes, communicators int) shmUse {
 		use.Segments = int64(ranks) * leastChannels * shmDirection
 	}
 	if nodes < 2 {
-		use.Arithmetic = "one node: NCCL needs no op pool in /dev/shm"
+		use.Arithmetic = "one node: NCCL needs nothing in /dev/shm"
 		return use
 	}
 	pool, which := poolOf(nccl)
 	use.Block = pool.bytes + shmReference
 	use.Bytes = int64(ranks) * int64(communicators) * use.Block
-	use.Arithmetic = fmt.Sprintf("%s × %s × %.1f MiB op pool (%s)",
+	use.Arithmetic = fmt.Sprintf("%s × %s × %.1f MiB for NCCL (%s)",
 		count(ranks, "rank"), count(communicators, "communicator"), float64(pool.bytes)/(1<<20), which)
 	return use
 }
@@ -94,7 +94,7 @@ func SHMNeed(nccl string, ranks, nodes, communicators int) shmUse {
 func poolOf(nccl string) (pool opPool, which string) {
 	newest, oldest := opPools[0], opPools[len(opPools)-1]
 	if nccl == "" {
-		return newest, "NCCL version unknown, taken as " + newest.label
+		return newest, "NCCL version unknown, assumed " + newest.label
 	}
 	if _, err := version.NewVersion(nccl); err != nil {
 		return newest, fmt.Sprintf("NCCL version %q not understood, treated as %s", nccl, newest.label)

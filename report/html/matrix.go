@@ -85,7 +85,7 @@ func newPageData(r checks.Report) pageData {
 	unknowns := w.Unknowns()
 	_, drift := w.Drift(false)
 	for i, f := range r.Findings {
-		if report.HasChanges(f) {
+		if i = w.ShownAt(i); report.HasChanges(r.Findings[i]) {
 			i = drift // one block shows all changes since the baseline
 		}
 		d.Marks = append(d.Marks, b.put(f, cellOf[f.Verdict], anchor(w, unknowns, i, f))...)
