@@ -45,7 +45,7 @@ func TestRoles(t *testing.T) {
 // changes something counts as one that only reads.
 func TestFixesToComplete(t *testing.T) {
 	word := regexp.MustCompile(`(?:^|[ :=@/'"])([A-Z]{2,}(?:_[A-Z]+)*)(?:[ :/'".,;|]|$)`)
-	known := []string{"NVRM", "DETAIL", "SIGTERM", "ECC", "CAP", "IPC_LOCK"}
+	known := []string{"NET", "NVRM", "DETAIL", "SIGTERM", "ECC", "CAP", "IPC_LOCK"}
 	for _, line := range allFixes(t) {
 		f := &finding{}
 		f.addFix(Plain([]string{line})[0])
