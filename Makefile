@@ -28,6 +28,9 @@ N       ?= 4
 # exceeded".
 FUZZTIME ?= 10000x
 ORACLE  ?= .
+# How many rows of a test of the oracle run at the same time. Most rows keep a processor busy for
+# most of their time.
+ROWS_AT_ONCE ?= 2
 
 .PHONY: build cross deb rpm wheel archive gpu release release-check image nocgo demo test browser-test race lint docs site score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-demo setup-release setup-consumers setup-docker setup-browser clean
 
@@ -225,7 +228,7 @@ fuzz-nightly:
 # test hosts, NCCL, and releases of DeepSpeed, whose launcher also starts real jobs. Downloads
 # about 7 GB from PyPI the first time.
 oracle: setup setup-docker build
-	@if sh oracle/setup.sh; then go test -tags $(TAGS),oracle -timeout 90m -run '$(ORACLE)' -v ./oracle $(OUTCOMES); \
+	@if sh oracle/setup.sh; then go test -tags $(TAGS),oracle -timeout 90m -parallel $(ROWS_AT_ONCE) -run '$(ORACLE)' -v ./oracle $(OUTCOMES); \
 	else echo "NOT RUN: the tests against real torch and NCCL, because these could not be installed"; fi
 
 # Starts a cluster of N test hosts, which stays up until cluster-down (root, Linux).

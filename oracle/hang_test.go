@@ -72,7 +72,7 @@ func (o *rehearsal) awaitLate(t *testing.T) {
 		answer = regexp.MustCompile(`^a job of 2 ranks; no variable of the ranks holds the master address`)
 	}
 	var report hang.Report
-	for end := time.Now().Add(o.patience / 2); time.Now().Before(end); time.Sleep(time.Second) {
+	for end := time.Now().Add(o.patience / 2); time.Now().Before(end); time.Sleep(5 * time.Second) { // a look takes the processors from the other rows
 		out, _ := o.at(t.Context(), o.hosts.Head, o.binary, "hang", "-H", "hostfile", "--stacks", "--format", "json").Output() // the exit code depends on the answer
 		report = hang.Report{}
 		if json.Unmarshal(out, &report) == nil && answer.MatchString(report.Answer) && slices.ContainsFunc(report.Named, isLate) {
