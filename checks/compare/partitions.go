@@ -166,10 +166,19 @@ func InBaseline(view checks.View, node *facts.Node, section facts.Section) *fact
 	if view.Policy.Baseline == nil {
 		return nil
 	}
-	nodes := view.Policy.Baseline.Nodes
-	at := slices.IndexFunc(nodes, func(was facts.Node) bool { return was.Name == node.Name })
-	if at < 0 || !nodes[at].Reached || !nodes[at].Has(section) {
-		return nil
+	before := checks.Remember(view, beforeKey{}, func() map[string]*facts.Node {
+		byName := map[string]*facts.Node{}
+		for i := range view.Policy.Baseline.Nodes {
+			was := &view.Policy.Baseline.Nodes[i]
+			byName[was.Name] = was
+		}
+		return byName
+	})
+	if was := before[node.Name]; was != nil && was.Reached && was.Has(section) {
+		return was
 	}
-	return &nodes[at]
+	return nil
 }
+
+// beforeKey is the key under which an evaluation remembers the nodes of the baseline by name.
+type beforeKey struct{}
