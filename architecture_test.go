@@ -108,7 +108,7 @@ var rules = []rule{
 	{"agent", 406, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need no code for launches, checks and reports"},
 
 	{"checks", 805, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types that every family of checks and every report share"},
-	{"checks/compare", 824, []string{"checks", "facts", "hostfile"}, clock, leaf},
+	{"checks/compare", 835, []string{"checks", "facts", "hostfile"}, clock, leaf},
 	{"checks/fix", 1166, []string{"hostfile"}, clock, "commands are values that quote themselves; this package does not know what they repair"},
 	{"checks/names", 465, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/proof", 697, []string{"facts", "hostfile"}, clock, leaf},
