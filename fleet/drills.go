@@ -209,7 +209,7 @@ func (r *run) switchedOff(d Drill) (why string) {
 }
 
 // crowd returns how much longer the members' answers may take because the launching machine asks all
-// members at the same time: a second for every 1,000 members. Half of that is enough on two slow CPUs.
+// members at the same time: a second for every 1,000 members.
 func (r *run) crowd() time.Duration { return time.Duration(len(r.members)/1000) * time.Second }
 
 // each runs all members' parts of a phase at the same time, each within limit, and emits progress

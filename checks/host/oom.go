@@ -18,8 +18,8 @@ import (
 	"preflight/internal/text"
 )
 
-// OOMKill reports processes that the kernel has killed. It runs only if the user asks for it,
-// because such a kill says something about a job that died and little about the next launch.
+// OOMKill reports processes that the kernel has killed. It runs only if the user asks for it. Such a
+// kill explains why a job died, but it does not mean that the next launch will fail.
 var OOMKill = checks.Check{
 	ID:       "oom-kill",
 	Severity: checks.Warning,

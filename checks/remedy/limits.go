@@ -94,7 +94,7 @@ func RaiseProcesses(node *facts.Node, ofCgroup bool) []fix.Command {
 
 // RaiseMemory returns the commands that raise the memory limit of a cgroup of the ranks. file has the
 // limit; it is "" if unknown. A unit of systemd keeps a limit that systemctl sets. Slurm sets the limit
-// of a job anew for each job, in a cgroup whose path names Slurm.
+// of each job itself, in a cgroup whose path contains "slurm".
 //
 // Source: systemd.resource-control(5), MemoryMax and MemoryHigh; docker container update.
 func RaiseMemory(node *facts.Node, file string) []fix.Command {
