@@ -50,6 +50,7 @@ type acceleratedTorch struct {
 // TestAccelerateArgs lets a real accelerate and preflight read the same commands. If accelerate
 // starts another launcher, preflight must also read that launcher's command in the same way.
 func TestAccelerateArgs(t *testing.T) {
+	t.Parallel()
 	d := dealer{Rand: rand.New(rand.NewPCG(seed(t), 115))}
 	var commands []accelerateCommand
 	for range 2000 {

@@ -18,6 +18,7 @@ import (
 // preflight's own nodes, which must meet as if no rank had connected. Ranks of torch 2.5 and newer
 // must not be harmed: they find their own store after the drill's store has ended.
 func TestRanksAreMet(t *testing.T) {
+	t.Parallel()
 	eachRelease(t, func(t *testing.T, r release) {
 		for _, g := range []facts.Generation{facts.GenerationLegacy, facts.GenerationValidates, facts.GenerationPings} {
 			t.Run("calls "+string(g), func(t *testing.T) {

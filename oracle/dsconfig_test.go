@@ -32,6 +32,7 @@ type dsConfig struct {
 // TestDeepSpeedConfig gives DeepSpeed and launch the same configurations, each with one or two
 // random settings.
 func TestDeepSpeedConfig(t *testing.T) {
+	t.Parallel()
 	home := os.Getenv("PREFLIGHT_ORACLE")
 	if home == "" {
 		home = filepath.Join(os.Getenv("HOME"), ".cache/preflight-oracle")

@@ -24,6 +24,7 @@ import (
 // TestGathering reads the node rank and the agreed state of a real torchrun that waits for a second
 // torchrun. After that, both must continue undisturbed.
 func TestGathering(t *testing.T) {
+	t.Parallel()
 	eachRelease(t, func(t *testing.T, r release) {
 		port := freePort(t)
 		script := filepath.Join(t.TempDir(), "train.py")
@@ -61,6 +62,7 @@ func TestGathering(t *testing.T) {
 // late. The store's own count must show that the first and the third node have joined. After that
 // the second node joins, and the ranks must train undisturbed.
 func TestRoll(t *testing.T) {
+	t.Parallel()
 	eachRelease(t, func(t *testing.T, r release) {
 		port := freePort(t)
 		script := filepath.Join(t.TempDir(), "train.py")

@@ -18,6 +18,7 @@ import (
 // TestGlooCalls lets ranks of every torch release meet over gloo, and counts the other ranks that
 // connected to each rank. The byte-wise order of the addresses decides which rank connects.
 func TestGlooCalls(t *testing.T) {
+	t.Parallel()
 	addresses := []string{"127.0.0.9", "127.0.0.10", "127.0.0.2", "127.0.200.1"}
 	var nodes []*facts.Node
 	for _, address := range addresses {

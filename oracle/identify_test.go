@@ -34,6 +34,7 @@ func identifyWithin(t *testing.T, port int, limit time.Duration) facts.Endpoint 
 // TestIdentify checks that every kind of store is recognized, and that the contents of the store
 // are counted.
 func TestIdentify(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server := r.start(t)
 		port := server.serve(libuv)
@@ -55,6 +56,7 @@ func TestIdentify(t *testing.T) {
 // seconds for a name server that drops a request. The connections are made one after another,
 // because name servers drop requests that come in bursts.
 func TestIdentifyDisturbsNoJob(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		port := freePort(t)
 		meet(t, r, order{"port": port, "libuv": libuv, "seconds": 300}, func() {
@@ -84,6 +86,7 @@ func TestIdentifyDisturbsNoJob(t *testing.T) {
 // one. The test checks the store's memory, because the oldest generation would read a VALIDATE
 // request as a key of several terabytes.
 func TestIdentifyOfAStoppedStore(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server := r.start(t)
 		port := server.serve(libuv)
@@ -153,6 +156,7 @@ func TestMixedGenerations(t *testing.T) {
 // in one packet, the store stops answering. If it arrives in two packets, the store answers the get
 // for a missing key, which the client reads as 0. After that the store closes the connection.
 func TestAddOfTheOldest(t *testing.T) {
+	t.Parallel()
 	request := []byte("\x03\x03\x00\x00\x00\x00\x00\x00\x00/n1\x00\x00\x00\x00\x00\x00\x00\x00")
 	for _, name := range []string{"2.4", "2.15"} {
 		port := named(name).start(t).serve(true)

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,9 +37,9 @@ type runner struct {
 	patience time.Duration // how long the ranks wait for each other
 }
 
-// runners returns the releases that setup.sh installs together with a matching torch, by version.
-func runners(t *testing.T) map[string]runner {
-	t.Helper()
+// findRunners returns the releases that setup.sh installs together with a matching torch, by
+// version.
+var findRunners = sync.OnceValues(func() (map[string]runner, error) {
 	all := map[string]runner{}
 	for _, name := range []string{"2.4", "2.15"} {
 		bin := filepath.Dir(named(name).python)
@@ -47,23 +48,33 @@ func runners(t *testing.T) map[string]runner {
 			"import torch, deepspeed.launcher.launch; print(deepspeed.__version__)").Output()
 		words := strings.Fields(string(out))
 		if err != nil || len(words) == 0 {
-			t.Fatalf("DeepSpeed for torch %s is missing: run oracle/setup.sh: %v", name, err)
+			return nil, fmt.Errorf("DeepSpeed for torch %s is missing: run oracle/setup.sh: %w", name, err)
 		}
 		// Nodes that share this machine import torch one after another.
 		version := words[len(words)-1]
 		all[version] = runner{version: version, bin: bin, patience: 8*time.Second + 3*time.Since(began)}
 	}
+	return all, nil
+})
+
+func runners(t *testing.T) map[string]runner {
+	t.Helper()
+	all, err := findRunners()
+	if err != nil {
+		t.Fatal(err)
+	}
 	return all
 }
 
-// TestLaunch lets the real deepspeed launch a training on four hosts over the real pdsh, and runs
+// TestLaunch lets the real deepspeed launch a training on two or three hosts over the real pdsh, and runs
 // preflight for the same command. preflight must pass exactly the commands that work. For all
 // others it must say what is wrong and on which machine.
 func TestLaunch(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
 	}
-	binary := buildPreflight(t, t.TempDir())
+	binary := preflight(t)
 	installed := runners(t)
 	for _, f := range flaws {
 		for _, version := range f.releases() {
@@ -92,7 +103,7 @@ func TestLaunchOverhead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
 	}
-	a := attempt{runner: runners(t)[newestDeepSpeed], binary: buildPreflight(t, t.TempDir())}
+	a := attempt{flaw: flaw{nodes: 4}, runner: runners(t)[newestDeepSpeed], binary: preflight(t)}
 	c := a.raise(t, "overhead")
 	judge := []string{a.binary, "--accelerator", "cpu"}
 	var bare, judged, wrapped, more []time.Duration
@@ -128,14 +139,22 @@ func (a attempt) time(t *testing.T, c *testhosts.Cluster, ranks int, words ...st
 	return time.Since(began).Round(time.Millisecond)
 }
 
-// buildPreflight builds the program that users run, in a directory that hosts can see.
-func buildPreflight(t *testing.T, dir string) string {
-	t.Helper()
-	build := exec.Command("make", "-C", "..", "build", "BIN="+dir)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+// buildPreflight builds the program that users run, and returns its path.
+var buildPreflight = sync.OnceValues(func() (string, error) {
+	if out, err := exec.Command("make", "-C", "..", "build").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make build: %w\n%s", err, out)
 	}
-	return filepath.Join(dir, "preflight")
+	return filepath.Abs("../bin/preflight")
+})
+
+// preflight returns the path of the program that users run.
+func preflight(t *testing.T) string {
+	t.Helper()
+	path, err := buildPreflight()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // attempt is one launch with one flaw, on its own cluster.
@@ -155,15 +174,19 @@ func (a attempt) run(t *testing.T) {
 		}
 	}
 	verdict := a.judge(t, c)
-	ended := a.launch(t, c)
+	works, ended := a.works(), ended{}
+	if !*unlaunched {
+		ended = a.launch(t, c)
+		works = ended.trouble == ""
+	}
 	if *logs && ended.trouble != "" {
 		if err := os.WriteFile(filepath.Join("../explain/testdata/logs", a.name+".log"), []byte(a.excerpt(ended, c.Head.Name)), 0o644); err != nil {
 			t.Error(err)
 		}
 	}
-	t.Logf("the training ended after %.1f s: %s\npreflight ended with %d and found %q %s",
-		ended.seconds, cmp.Or(ended.trouble, "well"), verdict.ExitCode, verdict.named("fail"), verdict.complaint)
-	switch works := ended.trouble == ""; {
+	t.Logf("the training works: %v, after %.1f s: %s\npreflight ended with %d and found %q %s",
+		works, ended.seconds, ended.trouble, verdict.ExitCode, verdict.named("fail"), verdict.complaint)
+	switch {
 	case works != a.works():
 		t.Errorf("the training works: %v, want %v\n%s", works, a.works(), ended.log)
 	case works != (verdict.ExitCode == 0) && a.warned == "":
@@ -180,14 +203,15 @@ func (a attempt) run(t *testing.T) {
 	}
 }
 
-// raise starts four hosts that can see the training, DeepSpeed and preflight.
+// raise starts hosts that can see the training, DeepSpeed and preflight.
 func (a *attempt) raise(t *testing.T, name string) *testhosts.Cluster {
 	t.Helper()
 	a.dir = t.TempDir()
 	venvs := filepath.Join(a.bin, "../..")
-	c := testhosts.RaiseFor(t, testhosts.Options{Name: name, Nodes: 4, Slots: 1, Share: []string{a.dir, filepath.Dir(a.binary), venvs}})
+	nodes := flaw{nodes: a.nodes}.hosts()
+	c := testhosts.RaiseFor(t, testhosts.Options{Name: name, Nodes: len(nodes), Slots: 1, Share: []string{a.dir, filepath.Dir(a.binary), venvs}})
 	for file, text := range map[string]string{
-		"train.py": string(training), "hostfile": cmp.Or(a.hostfile, "w1 slots=1\nw2 slots=1\nw3 slots=1\nw4 slots=1\n"),
+		"train.py": string(training), "hostfile": cmp.Or(a.hostfile, strings.Join(nodes, " slots=1\n")+" slots=1\n"),
 		".deepspeed_env": a.envFile, "expected": a.expected,
 	} {
 		if text == "" {

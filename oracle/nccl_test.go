@@ -26,6 +26,7 @@ import (
 // with launch's prediction. Some networks were chosen by a person, and others are random. The test
 // needs no GPU, because ncclGetUniqueId chooses the interface before it looks for a GPU.
 func TestNCCL(t *testing.T) {
+	t.Parallel()
 	if !inOwnNamespaces(t) {
 		return
 	}

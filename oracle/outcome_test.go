@@ -28,7 +28,7 @@ import (
 var (
 	outcomes   = flag.String("outcomes", "", "write what became of every launch and what preflight said of it into this directory")
 	rehearsed  = flag.Bool("rehearsed", false, "let preflight rehearse every launch")
-	unlaunched = flag.Bool("unlaunched", false, "make no launch, and take the table's word for what becomes of it")
+	unlaunched = flag.Bool("unlaunched", false, "make no launch, and take from the table whether it works")
 )
 
 // TestOutcome causes a fault, runs preflight for a launch, and then starts the launch. A launch
@@ -42,7 +42,7 @@ func TestOutcome(t *testing.T) {
 			if i < 0 {
 				t.Fatalf("%s: there is no launcher %s", p.name, by)
 			}
-			o := rehearsal{planted: p, launcher: launchers[i], runner: installed, binary: binary, trains: slices.Contains(strings.Fields(p.trains), by)}
+			o := rehearsal{planted: p, launcher: launchers[i], runner: installed, binary: binary, rehearsed: *rehearsed, trains: slices.Contains(strings.Fields(p.trains), by)}
 			if o.trains {
 				o.patience = 4 * time.Minute // the limit may be long if no rank waits in vain
 			}
@@ -60,7 +60,7 @@ func launchedBy(t *testing.T) (binary string, installed runner) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
 	}
-	binary = buildPreflight(t, t.TempDir())
+	binary = preflight(t)
 	installed = runners(t)[newestDeepSpeed]
 	if installed.bin == "" {
 		t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", newestDeepSpeed)
@@ -73,11 +73,12 @@ type rehearsal struct {
 	planted
 	launcher
 	runner
-	trains bool
-	slurm  bool   // the hosts have a Slurm
-	binary string // path of preflight
-	dir    string // the working directory of the launch, with the training in it
-	hosts  *testhosts.Cluster
+	trains    bool
+	rehearsed bool   // preflight rehearses the launch
+	slurm     bool   // the hosts have a Slurm
+	binary    string // path of preflight
+	dir       string // the working directory of the launch, with the training in it
+	hosts     *testhosts.Cluster
 }
 
 func (o *rehearsal) run(t *testing.T) {
@@ -96,7 +97,7 @@ func (o *rehearsal) run(t *testing.T) {
 	}
 	agrees := verdict.ExitCode == 2 && o.mayBeUnknown != "" || verdict.ExitCode != 2 && trained == (verdict.ExitCode == 0)
 	switch {
-	case o.differs != "" && agrees && !*rehearsed:
+	case o.differs != "" && agrees && !o.rehearsed:
 		t.Errorf("preflight agrees with the launch now, so the row needs no reason why it differs: %s", o.differs)
 	case o.differs != "":
 		t.Logf("differs: %s", o.differs)
@@ -172,7 +173,7 @@ func (o *rehearsal) plant(t *testing.T) {
 	t.Helper()
 	steps := sh("everywhere", o.installed)
 	for _, n := range o.hosts.Nodes {
-		if *unlaunched && !*rehearsed && !o.needsTorch(n.Name) {
+		if *unlaunched && !o.rehearsed && !o.needsTorch(n.Name) {
 			steps = append(steps, sh(n.Name, emptyTorch)...)
 		}
 	}
@@ -234,7 +235,7 @@ func (o *rehearsal) judge(t *testing.T) verdict {
 	if o.everywhere {
 		words = append(words, "-H", "hostfile")
 	}
-	if *rehearsed {
+	if o.rehearsed {
 		words = append(words, "--rehearse", "--rehearse-time", "2m")
 	}
 	words = append(words, "--")

@@ -80,12 +80,12 @@ END`)
 
 // TestRehearsal rehearses launches with faults that no check looks for.
 func TestRehearsal(t *testing.T) {
+	t.Parallel()
 	binary, installed := launchedBy(t)
-	*rehearsed = true
 	for _, u := range unforeseen {
 		for by := range strings.FieldsSeq(u.dies) {
 			i := slices.IndexFunc(launchers, func(l launcher) bool { return l.name == by })
-			o := rehearsal{planted: u.planted, launcher: launchers[i], runner: installed, binary: binary}
+			o := rehearsal{planted: u.planted, rehearsed: true, launcher: launchers[i], runner: installed, binary: binary}
 			t.Run(by+"/"+u.name, func(t *testing.T) {
 				t.Parallel()
 				o.raise(t)
@@ -115,11 +115,11 @@ var rounds = flag.Int("rounds", 1, "how often TestHealthyRehearsal rehearses eac
 // TestHealthyRehearsal rehearses launches on four healthy nodes. They must pass and leave the
 // machines as they were.
 func TestHealthyRehearsal(t *testing.T) {
+	t.Parallel()
 	binary, installed := launchedBy(t)
-	*rehearsed = true
 	for _, by := range []string{"pdsh", "openmpi", "c10d", "static", "accelerate"} {
 		i := slices.IndexFunc(launchers, func(l launcher) bool { return l.name == by })
-		o := rehearsal{planted: planted{name: "healthy", nodes: 4}, launcher: launchers[i], runner: installed, binary: binary}
+		o := rehearsal{planted: planted{name: "healthy", nodes: 4}, rehearsed: true, launcher: launchers[i], runner: installed, binary: binary}
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
 			o.raise(t)
@@ -162,10 +162,11 @@ func (o *rehearsal) contents(t *testing.T) map[string]string {
 // TestRehearsalIsCutOff interrupts and kills preflight at several moments of a rehearsal. Nothing
 // may be left on any machine after 15 s.
 func TestRehearsalIsCutOff(t *testing.T) {
+	t.Parallel()
 	binary, installed := launchedBy(t)
 	for _, by := range []string{"pdsh", "c10d"} {
 		i := slices.IndexFunc(launchers, func(l launcher) bool { return l.name == by })
-		o := rehearsal{planted: planted{name: "none"}, launcher: launchers[i], runner: installed, binary: binary}
+		o := rehearsal{planted: planted{name: "none"}, rehearsed: true, launcher: launchers[i], runner: installed, binary: binary}
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
 			o.raise(t)

@@ -33,7 +33,7 @@ func TestRulesServes(t *testing.T) {
 	if !inOwnNamespaces(t) {
 		return
 	}
-	machines := randomMachines(2000)
+	machines := randomMachines(600)
 	nodes := make([]*facts.Node, len(machines))
 	for i, m := range machines {
 		if err := os.WriteFile("/etc/hosts", []byte(m.Hosts), 0o644); err != nil {

@@ -67,6 +67,7 @@ type endpoint struct {
 // TestRulesEndpoint gives torchrun and launch the same endpoints, most of them random combinations
 // of meaningful parts.
 func TestRulesEndpoint(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(2, 15))
 	// There is no newline in this list. Python would allow a newline at the end of a text, but no
 	// host name contains one.

@@ -95,10 +95,11 @@ func onFileOf(n *testhosts.Node, script string, change func(path string) (testho
 // TestSmokeOnHosts runs --smoke with a real torch on hosts. preflight must name the faulty nodes,
 // and no other nodes.
 func TestSmokeOnHosts(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
 	}
-	binary, dir := buildPreflight(t, t.TempDir()), t.TempDir()
+	binary, dir := preflight(t), t.TempDir()
 	cluster := testhosts.RaiseFor(t, testhosts.Options{Name: "smoke", Nodes: 8, Share: []string{dir, filepath.Dir(binary)}})
 	for _, s := range smoked {
 		t.Run(s.name, func(t *testing.T) {

@@ -111,6 +111,7 @@ func of(o smoke.Outcome, local int) *facts.SmokeFailure {
 // TestSmoke lets two ranks of every torch release compute and reduce. It checks that every fault is
 // recognized.
 func TestSmoke(t *testing.T) {
+	t.Parallel()
 	eachRelease(t, func(t *testing.T, r release) {
 		t.Run("well", func(t *testing.T) {
 			crew := smokers(t, r, "")

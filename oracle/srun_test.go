@@ -16,6 +16,7 @@ import (
 // TestSrun checks torchrun behind a real srun: what preflight predicts and rehearses, and what
 // becomes of the launch.
 func TestSrun(t *testing.T) {
+	t.Parallel()
 	if err := testhosts.HasSlurm(); err != nil {
 		t.Skipf("NOT RUN: %s needs a Slurm: %v", t.Name(), err)
 	}

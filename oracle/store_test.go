@@ -20,6 +20,7 @@ import (
 
 // TestOurClient calls every operation of preflight's client on torch's own server.
 func TestOurClient(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server := r.start(t)
 		port := server.serve(libuv)

@@ -43,13 +43,14 @@ type torchrunParsed struct {
 
 // TestTorchrunArgs lets real releases of torchrun and preflight read the same commands.
 func TestTorchrunArgs(t *testing.T) {
+	t.Parallel()
 	seed := seed(t)
 	for _, r := range releases()[1:] {
 		t.Run(r.name, func(t *testing.T) {
 			newest := r.name == "2.15"
 			d := torchrunDealer{dealer{Rand: rand.New(rand.NewPCG(seed, 215))}, newest}
 			var commands []torchrunCommand
-			for range 5000 {
+			for range 2000 {
 				commands = append(commands, d.deal())
 			}
 			version, all := answers[torchrunOutcome](t, commands, "env", "-i", "LC_ALL=C.UTF-8", r.python, "-W", "ignore", "torchrun_args.py")

@@ -137,6 +137,7 @@ func launches() []trial {
 // preflight's verdict must agree with the result of the job, and preflight must name the nodes with
 // the fault.
 func TestTorchrun(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
 	}
@@ -144,7 +145,7 @@ func TestTorchrun(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(shared, "job.py"), []byte(job), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	buildPreflight(t, shared)
+	binary := preflight(t)
 	started := map[string]*torch{}
 	patience := map[string]time.Duration{}
 	for _, tr := range launches() {
@@ -155,7 +156,7 @@ func TestTorchrun(t *testing.T) {
 			// Nodes that share this machine import torch one after another.
 			patience[name] = 9*time.Second + 3*time.Since(began)
 		}
-		tr.version, tr.patience, tr.shared = started[name].version, patience[name], shared
+		tr.version, tr.patience, tr.shared, tr.binary = started[name].version, patience[name], shared, binary
 		if tr.works() {
 			tr.patience = time.Minute // the limit may be long if no rank waits in vain
 		}
@@ -172,7 +173,8 @@ type trial struct {
 	version  string
 	patience time.Duration // how long a rank waits for the others
 	venvs    string        // the directory into which setup.sh installs
-	shared   string        // a directory that the nodes can see, with the job and preflight in it
+	shared   string        // a directory that the nodes can see, with the job in it
+	binary   string        // path of preflight
 	mode     mode
 	fault    fault
 	master   string
@@ -186,7 +188,7 @@ func (tr trial) name() string {
 func (tr trial) works() bool { return len(tr.fault.named) == 0 || tr.fault.luck }
 
 func (tr trial) run(t *testing.T) {
-	c := testhosts.RaiseFor(t, testhosts.Options{Name: "torchrun", Nodes: 4, Slots: 1, Share: []string{tr.shared, tr.venvs}})
+	c := testhosts.RaiseFor(t, testhosts.Options{Name: "torchrun", Nodes: 4, Slots: 1, Share: []string{tr.shared, tr.venvs, filepath.Dir(tr.binary)}})
 	if _, err := tr.fault.plant(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -194,10 +196,14 @@ func (tr trial) run(t *testing.T) {
 		tr.master = firstAddress(t, c.Nodes[0])
 	}
 	report := tr.judge(t, c)
-	ranks := tr.launch(t, c)
-	works := !slices.ContainsFunc(ranks, func(r *rank) bool { return !r.done() })
+	var ranks []*rank
+	works := tr.works()
+	if !*unlaunched {
+		ranks = tr.launch(t, c)
+		works = !slices.ContainsFunc(ranks, func(r *rank) bool { return !r.done() })
+	}
 	log := fmt.Sprintf("torch %s, %s, fault %s\n%s", tr.version, tr.mode, tr.fault.name, logOf(ranks))
-	if *logs && !tr.works() {
+	if *logs && ranks != nil && !works {
 		log := strings.NewReplacer(tr.venvs, "/venvs", tr.shared, "/shared").Replace(log)
 		if err := os.WriteFile(filepath.Join("../explain/testdata/logs", tr.name()+".log"), []byte(log), 0o644); err != nil {
 			t.Error(err)
@@ -344,7 +350,7 @@ func (r report) blamed(verdict string) []string {
 func (tr trial) judge(t *testing.T, c *testhosts.Cluster) report {
 	t.Helper()
 	argv := []string{
-		filepath.Join(tr.shared, "preflight"), "-H", testhosts.HostfilePath, "--accelerator", "cpu",
+		tr.binary, "-H", testhosts.HostfilePath, "--accelerator", "cpu",
 		"--python", tr.release.python, "--format", "json", "--rendezvous", string(tr.mode),
 	}
 	switch {

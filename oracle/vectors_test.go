@@ -37,6 +37,7 @@ type turn struct {
 // TestVectors records what two processes with the same torch send to each other. drill/c10d replays
 // the recording against preflight's client and server.
 func TestVectors(t *testing.T) {
+	t.Parallel()
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server, client := r.start(t), r.start(t)
 		proxy := between(t, server.serve(libuv))
