@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,7 +33,7 @@ func TestGathering(t *testing.T) {
 		launch := func() *exec.Cmd {
 			cmd := exec.CommandContext(t.Context(), r.python, "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1",
 				"--rdzv_backend=c10d", "--rdzv_id=run7", fmt.Sprintf("--rdzv_endpoint=127.0.0.1:%d", port), script)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			cmd.Stderr = &logged{t: t}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +72,7 @@ func TestRoll(t *testing.T) {
 		launch := func(node int) *exec.Cmd {
 			cmd := exec.CommandContext(t.Context(), r.python, "-m", "torch.distributed.run", "--nnodes=3", "--nproc_per_node=1",
 				fmt.Sprintf("--node_rank=%d", node), "--master_addr=127.0.0.1", fmt.Sprintf("--master_port=%d", port), script)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			cmd.Stderr = &logged{t: t}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

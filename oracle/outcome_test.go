@@ -42,7 +42,7 @@ func TestOutcome(t *testing.T) {
 			if i < 0 {
 				t.Fatalf("%s: there is no launcher %s", p.name, by)
 			}
-			o := rehearsal{planted: p, launcher: launchers[i], runner: installed, binary: binary, rehearsed: *rehearsed, trains: slices.Contains(strings.Fields(p.trains), by)}
+			o := rehearsal{planted: p, launcher: launchers[i], runner: installed, binary: binary, rehearsed: *rehearsed, hollow: *unlaunched && !*rehearsed, trains: slices.Contains(strings.Fields(p.trains), by)}
 			if o.trains {
 				o.patience = 4 * time.Minute // the limit may be long if no rank waits in vain
 			}
@@ -75,6 +75,7 @@ type rehearsal struct {
 	runner
 	trains    bool
 	rehearsed bool   // preflight rehearses the launch
+	hollow    bool   // nodes have an empty torch, which is imported sooner, if the fault allows it
 	slurm     bool   // the hosts have a Slurm
 	binary    string // path of preflight
 	dir       string // the working directory of the launch, with the training in it
@@ -173,7 +174,7 @@ func (o *rehearsal) plant(t *testing.T) {
 	t.Helper()
 	steps := sh("everywhere", o.installed)
 	for _, n := range o.hosts.Nodes {
-		if *unlaunched && !o.rehearsed && !o.needsTorch(n.Name) {
+		if o.hollow && !o.needsTorch(n.Name) {
 			steps = append(steps, sh(n.Name, emptyTorch)...)
 		}
 	}
