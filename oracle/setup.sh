@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the tests of this directory need: one release of torch for each generation
 # of the c10d store's protocol, the releases of DeepSpeed before and after changes of its
-# launcher, and accelerate. It needs about 6 GB, and as much again while it runs. It keeps
-# what is already installed.
+# launcher, accelerate, and the programs that start these. It needs about 6 GB, and as much
+# again while it runs. It keeps what is already installed.
 set -eu
 
 home=${PREFLIGHT_ORACLE:-$HOME/.cache/preflight-oracle}
@@ -95,6 +95,13 @@ for release in 0.7.7 0.9.5 0.10.3 0.12.6 0.14.5 0.15.1 0.15.2 0.17.1 0.19.6 0.19
 		rm "$home/deepspeed/deepspeed-$release.tar.gz"
 	fi
 done
+
+# Programs that start torchrun or accelerate. Their command lines need only the packages above.
+if [ ! -d "$home/frameworks/ms_swift-4.6.0.dist-info" ]; then
+	echo "oracle: LLaMA-Factory, axolotl and ms-swift into $home/frameworks"
+	rm -rf "$home/frameworks"
+	pip "$home/v215/bin/python" --no-deps --target "$home/frameworks" llamafactory==0.9.5 axolotl==0.19.0 ms-swift==4.6.0
+fi
 
 # NVIDIA's mock of its management library, at the commit from which
 # checks/catalogue/testdata/models was recorded, built with its Makefile. If it cannot be

@@ -447,8 +447,9 @@ func (w Words) withoutUnreached() string {
 	return fmt.Sprintf("%s: %s passed on the other %s only", w.briefly(names), text.Plural(passed, "check"), others)
 }
 
-// Usable returns the nodes that a launch could use now, as --good-hosts lists them. It returns ""
-// if the verdict already says that all nodes are usable.
+// Usable returns the nodes that a launch could use now, as --good-hosts lists them. If there are none, it
+// names the nodes about which something is unknown. It returns "" if the verdict already says that all
+// nodes are usable.
 func (w Words) Usable() string {
 	if w.fleet < 2 || w.report.Verdict == checks.Pass || w.report.Verdict == checks.Warn {
 		return ""
@@ -457,6 +458,8 @@ func (w Words) Usable() string {
 	switch {
 	case nodes.Whole != nil:
 		return "none, because " + strings.Join(nodes.Whole, ", ") + " fails for the whole launch"
+	case nodes.Good == nil && len(nodes.Unknown) > 0:
+		return "none yet (unknown: " + w.briefly(nodes.Unknown) + ")"
 	case nodes.Good == nil:
 		return "none"
 	}

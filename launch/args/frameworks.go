@@ -87,23 +87,25 @@ func llamaFactory(words []string, around Surroundings) ([]string, error) {
 		return nil, refuseFramework(program, "only llamafactory-cli train starts a training: write llamafactory-cli train config.yaml")
 	}
 	nodes := cmp.Or(env("NNODES"), "1")
+	set := "NNODES is " + nodes
+	if env("RDZV_ID") != "" && env("MIN_NNODES") != "" && env("MAX_NNODES") != "" {
+		nodes = env("MIN_NNODES") + ":" + env("MAX_NNODES")
+		set = "MIN_NNODES:MAX_NNODES is " + nodes
+	}
 	forced := isOn(env("FORCE_TORCHRUN")) || isOn(env("USE_MCA")) || isOn(env("USE_MEGATRON_BRIDGE"))
 	switch {
 	case !forced && (isOn(env("USE_RAY")) || isOn(env("USE_KT"))):
 		return nil, refuseFramework(program, "with USE_RAY or USE_KT it starts no torchrun, and preflight does not know where the ranks will run: check only the hosts, without a command")
 	case !forced && nodes != "1":
-		return nil, refuseFramework(program, "NNODES is %s, but on a node with one device it starts no torchrun and trains alone: set FORCE_TORCHRUN=1", nodes)
+		return nil, refuseFramework(program, "%s, but on a node with one device it starts no torchrun and trains alone: set FORCE_TORCHRUN=1", set)
 	case nodes != "1" && env("MASTER_ADDR") == "":
-		return nil, refuseFramework(program, "NNODES is %s, but without MASTER_ADDR every node connects to itself, at 127.0.0.1: set it to the first node's address", nodes)
+		return nil, refuseFramework(program, "%s, but without MASTER_ADDR every node connects to itself, at 127.0.0.1: set it to the first node's address", set)
 	case nodes != "1" && env("MASTER_PORT") == "":
-		return nil, refuseFramework(program, "NNODES is %s, but without MASTER_PORT every node uses a different free port: set it to the same number on all nodes", nodes)
+		return nil, refuseFramework(program, "%s, but without MASTER_PORT every node uses a different free port: set it to the same number on all nodes", set)
 	}
 	command := []string{"torchrun", "--nproc_per_node", cmp.Or(env("NPROC_PER_NODE"), "gpu")}
 	address, port := cmp.Or(env("MASTER_ADDR"), "127.0.0.1"), env("MASTER_PORT")
 	if id := env("RDZV_ID"); id != "" {
-		if env("MIN_NNODES") != "" && env("MAX_NNODES") != "" {
-			nodes = env("MIN_NNODES") + ":" + env("MAX_NNODES")
-		}
 		command = append(command, "--nnodes", nodes, "--rdzv-id", id, "--rdzv-backend", "c10d", "--rdzv-endpoint", strings.TrimSuffix(address+":"+port, ":"),
 			"--max-restarts", cmp.Or(env("MAX_RESTARTS"), "0"))
 	} else {
@@ -144,7 +146,7 @@ func axolotl(words []string, _ Surroundings) ([]string, error) {
 		case "--launcher":
 			launcher = value
 		case "--num-processes", "--main-process-port":
-			ours = append(ours, "--"+strings.ReplaceAll(name[2:], "-", "_"), value)
+			ours = append(ours, "--"+strings.ReplaceAll(name[2:], "-", "_")+"="+value)
 		case "--cloud", "--sweep", "--use-ray":
 			return nil, refuseFramework("axolotl", "with %s it starts elsewhere, or many times: check one training on these hosts, without it", name)
 		default:
@@ -152,9 +154,10 @@ func axolotl(words []string, _ Surroundings) ([]string, error) {
 		}
 	}
 	var command []string
+	forLauncher = append(ours, forLauncher...)
 	switch launcher {
 	case "accelerate":
-		command = append([]string{"accelerate", "launch"}, append(ours, forLauncher...)...)
+		command = append([]string{"accelerate", "launch"}, forLauncher...)
 	case "torchrun":
 		command = append([]string{"torchrun"}, forLauncher...)
 		has := func(name string) bool {
@@ -163,10 +166,27 @@ func axolotl(words []string, _ Surroundings) ([]string, error) {
 		if has("--rdzv_endpoint") && !has("--rdzv_backend") {
 			command = append(command, "--rdzv_backend", launch.RendezvousC10d)
 		}
+		if has("--rdzv_endpoint") && !has("--rdzv_id") && severalNodes(forLauncher) {
+			return nil, refuseFramework("axolotl", "without --rdzv_id, axolotl gives each node a random one, and nodes with different ones never connect to each other: add --rdzv_id NAME after --")
+		}
 	default:
 		return nil, refuseFramework("axolotl", "with --launcher %s it starts one process, which connects to no other: use accelerate or torchrun", launcher)
 	}
 	return append(append(command, "-m", "axolotl.cli.train"), others...), nil
+}
+
+// severalNodes reports whether options of torchrun ask for more than one node.
+func severalNodes(options []string) bool {
+	for i, word := range options {
+		name, value, isPair := strings.Cut(word, "=")
+		if name == "--nnodes" && !isPair && i+1 < len(options) {
+			value = options[i+1]
+		}
+		if name == "--nnodes" {
+			return value != "1" && value != "1:1"
+		}
+	}
+	return false
 }
 
 // swift returns the command that ms-swift starts. ms-swift starts torchrun if NPROC_PER_NODE or

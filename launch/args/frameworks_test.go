@@ -79,7 +79,7 @@ func TestFrameworks(t *testing.T) {
 			o.Framework = "megatron"
 			o.PerNode, o.Script, o.Arguments = "4", "swift.cli._megatron.pt", []string{"--model", "x"}
 		}},
-		{"axolotl train sft.yaml --launcher torchrun --learning-rate 1e-4 -- --nnodes=2 --rdzv_endpoint w1:29400", nil, func(o *launch.Options) {
+		{"axolotl train sft.yaml --launcher torchrun --learning-rate 1e-4 -- --nnodes=2 --rdzv_endpoint w1:29400 --rdzv_id job", nil, func(o *launch.Options) {
 			o.Framework = "axolotl"
 			o.MinNodes, o.MaxNodes, o.PerNode, o.Rendezvous, o.RdzvEndpoint = 2, 2, "1", launch.RendezvousC10d, "w1:29400"
 			o.Script, o.Arguments, o.ConfigFile = "axolotl.cli.train", []string{"sft.yaml", "--learning-rate", "1e-4"}, "examples/deepspeed/ds_z3_config.json"
@@ -117,9 +117,12 @@ func TestFrameworksRefused(t *testing.T) {
 		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2"}, "llamafactory-cli: NNODES is 2, but on a node with one device it starts no torchrun and trains alone: set FORCE_TORCHRUN=1"},
 		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2", "FORCE_TORCHRUN": "1"}, "llamafactory-cli: NNODES is 2, but without MASTER_ADDR every node connects to itself"},
 		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2", "FORCE_TORCHRUN": "1", "MASTER_ADDR": "w1"}, "llamafactory-cli: NNODES is 2, but without MASTER_PORT every node uses a different free port"},
+		{"llamafactory-cli train x.yaml", map[string]string{"RDZV_ID": "a", "MIN_NNODES": "1", "MAX_NNODES": "4", "FORCE_TORCHRUN": "1"}, "llamafactory-cli: MIN_NNODES:MAX_NNODES is 1:4, but without MASTER_ADDR every node connects to itself"},
 		{"llamafactory-cli train x.yaml", map[string]string{"USE_RAY": "1"}, "llamafactory-cli: with USE_RAY or USE_KT it starts no torchrun"},
 		{"axolotl preprocess x.yaml", nil, "axolotl: only axolotl train starts a training"},
 		{"axolotl train x.yaml --launcher python", nil, "axolotl: with --launcher python it starts one process"},
+		{"axolotl train x.yaml --launcher torchrun -- --nnodes=2 --rdzv_endpoint w1:29400", nil, "axolotl: without --rdzv_id, axolotl gives each node a random one"},
+		{"axolotl train x.yaml --launcher torchrun --num-processes 8", nil, "torchrun: there is no option --num_processes"},
 		{"axolotl train x.yaml --sweep s.yaml", nil, "axolotl: with --sweep it starts elsewhere, or many times"},
 		{"swift infer --model x", nil, "swift: preflight checks only the trainings of swift: write swift sft, or swift pt, or swift rlhf …"},
 		{"swift sft --model x", nil, "swift: without NPROC_PER_NODE and NNODES it starts one process"},
