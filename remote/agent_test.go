@@ -148,7 +148,7 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 			t.Parallel()
 			agent := talking(t, &remotetest.Node{Deaf: c.deaf})
 			if c.limit == 0 {
-				c.limit = 20 * time.Second
+				c.limit = time.Minute
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), c.limit)
 			defer cancel()
