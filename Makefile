@@ -174,8 +174,8 @@ browser-test: setup-browser
 
 # Runs the race detector on every package that starts a goroutine, itself or in its tests, with
 # everything that it imports. The tests on test hosts run separate binaries, in which races are
-# not detected. -short leaves them out, and the seeds of fuzzing take minutes and find no race. In the
-# reverse order, packages that mostly wait start first.
+# not detected. -short leaves them out. Seeds of fuzzing are left out too, because other tests
+# start the same goroutines. In the reverse order, packages that mostly wait start first.
 race:
 	$(GOTEST) -race -short -skip '^Fuzz' -p 4 -parallel 8 $$(grep -rlE '^[[:space:]]*go [a-z][A-Za-z.]*[(]|[.]Go[(]' --include=*.go . | xargs -n1 dirname | sort -ru | grep -v -e testdata -e testhosts -e oracle -e report/html)
 
