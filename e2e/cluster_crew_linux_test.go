@@ -41,6 +41,47 @@ func TestCrew(t *testing.T) {
 		cold[node.Name] = forget
 	}
 	for _, test := range []struct {
+		name  string
+		kill  string // the program that is killed on the launching machine or on w4
+		on    *testhosts.Node
+		exit  []int
+		wants []string
+	}{
+		{"srun is killed", "pkill -KILL -x srun", cluster.Head, []int{0}, []string{}},
+		{"an agent is killed", "pkill -KILL -f /preflight-[0-9a-f]", cluster.Nodes[3], []int{1}, []string{"fail agent-start [w4]"}},
+		{"preflight is killed", "pkill -KILL -x preflight", cluster.Head, nil, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cmd := cluster.InSlurmJob(t.Context(), binary(t), "-H", testhosts.HostfilePath, "--accelerator", "cpu", "--launcher", "slurm", "--via", "srun", "--format", "json",
+				"--skip", "launcher-*,ssh-between-nodes,torch-same,deepspeed-same", "--throughput")
+			killed := make(chan error, 1)
+			go func() {
+				_, err := cluster.Head.Run(t.Context(), "timeout", "60", "sh", "-c", fmt.Sprintf("until [ $(ss -tnpH state established | grep -c preflight) -ge %d ]; do sleep 0.02; done", many))
+				if err == nil {
+					_, err = test.on.Run(t.Context(), "sh", "-c", test.kill)
+				}
+				killed <- err
+			}()
+			if test.exit != nil {
+				report := reported(t, cmd)
+				if diff := gocmp.Diff(test.wants, short(report.Findings)); diff != "" || !slices.Contains(test.exit, report.ExitCode) {
+					t.Errorf("exit code %d; findings (-want +got)\n%s", report.ExitCode, diff)
+				}
+			} else {
+				_ = cmd.Run() // salloc exits with 0 even if its program was killed
+			}
+			if err := <-killed; err != nil {
+				t.Error(err)
+			}
+			for _, node := range cluster.Nodes {
+				awaitOurs(t, node, "nothing", func(listeners, agents string) bool { return listeners+agents == "" })
+			}
+			if left, _ := cluster.Head.Run(t.Context(), "pgrep", "-x", "-a", "srun"); left != "" { // an error means that no srun is running
+				t.Errorf("left on the head: %s", left)
+			}
+		})
+	}
+	for _, test := range []struct {
 		name   string
 		plant  map[string]plant
 		inJob  string // a command that runs first in the job
@@ -57,8 +98,9 @@ func TestCrew(t *testing.T) {
 		{"refused", map[string]plant{"": closed("REJECT")}, "", []string{"--callback", head}, "17 " + alone, []string{}, "(dial tcp " + head + ": connect: connection refused)", 0},
 		{"filtered", map[string]plant{"": closed("DROP")}, "", []string{"--callback", head}, "17 " + alone, []string{}, "(dial tcp " + head + ": i/o timeout)", 0},
 		{"only Slurm's ports are open", map[string]plant{"": onlySlurmsPorts}, "", nil, "17 ", []string{}, "", 0},
-		{"no slurmd", map[string]plant{"w5": noSlurmd}, "ssh w5 /run/stop-slurmd", nil, "17 16 1 ", []string{"fail agent-start [w5]"}, "", 1},
 		{"a small /dev/shm", map[string]plant{"w7": func(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(16 << 20) }}, "", nil, "17 ", []string{"warn shm-size [w7]"}, "", 0},
+		// Slurm needs a minute to offer this node again, so this row is the last.
+		{"no slurmd", map[string]plant{"w5": noSlurmd}, "ssh w5 /run/stop-slurmd", nil, "17 16 1 ", []string{"fail agent-start [w5]"}, "", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for name, plant := range test.plant {
@@ -83,48 +125,6 @@ func TestCrew(t *testing.T) {
 			}
 			for _, node := range cluster.Nodes {
 				awaitOurs(t, node, "nothing", func(listeners, agents string) bool { return listeners+agents == "" })
-			}
-		})
-	}
-	for _, test := range []struct {
-		name  string
-		kill  string // the program that is killed on the launching machine or on w4
-		on    *testhosts.Node
-		exit  []int
-		wants []string
-	}{
-		{"srun is killed", "pkill -KILL -x srun", cluster.Head, []int{0}, []string{}},
-		{"an agent is killed", "pkill -KILL -f /preflight-[0-9a-f]", cluster.Nodes[3], []int{1}, []string{"fail agent-start [w4]"}},
-		{"preflight is killed", "pkill -KILL -x preflight", cluster.Head, nil, nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			cmd := cluster.InSlurmJob(t.Context(), binary(t), "-H", testhosts.HostfilePath, "--accelerator", "cpu", "--launcher", "slurm", "--via", "srun", "--format", "json",
-				"--skip", "launcher-*,ssh-between-nodes,torch-same,deepspeed-same", "--throughput")
-			killed := make(chan error, 1)
-			go func() {
-				// A node had no slurmd, and Slurm needs a minute to offer such a node again.
-				_, err := cluster.Head.Run(t.Context(), "timeout", "150", "sh", "-c", fmt.Sprintf("until [ $(ss -tnpH state established | grep -c preflight) -ge %d ]; do sleep 0.02; done", many))
-				if err == nil {
-					_, err = test.on.Run(t.Context(), "sh", "-c", test.kill)
-				}
-				killed <- err
-			}()
-			if test.exit != nil {
-				report := reported(t, cmd)
-				if diff := gocmp.Diff(test.wants, short(report.Findings)); diff != "" || !slices.Contains(test.exit, report.ExitCode) {
-					t.Errorf("exit code %d; findings (-want +got)\n%s", report.ExitCode, diff)
-				}
-			} else {
-				_ = cmd.Run() // salloc exits with 0 even if its program was killed
-			}
-			if err := <-killed; err != nil {
-				t.Error(err)
-			}
-			for _, node := range cluster.Nodes {
-				awaitOurs(t, node, "nothing", func(listeners, agents string) bool { return listeners+agents == "" })
-			}
-			if left, _ := cluster.Head.Run(t.Context(), "pgrep", "-x", "-a", "srun"); left != "" { // an error means that no srun is running
-				t.Errorf("left on the head: %s", left)
 			}
 		})
 	}

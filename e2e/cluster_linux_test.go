@@ -163,7 +163,7 @@ func program(name string, env ...string) func(t *testing.T) string {
 
 // atOnce limits the number of clusters in use to two, because a run keeps a processor busy and its
 // nodes have real deadlines.
-var atOnce = make(chan struct{}, 2)
+var atOnce = make(chan struct{}, 3)
 
 // raise starts four hosts for a test. It waits until at most one other test has hosts. It skips the
 // test if hosts cannot be started.
