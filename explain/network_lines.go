@@ -20,7 +20,8 @@ func (n *networks) take(file string, text []byte) {
 	}
 	switch rest := text[at+len("NCCL "):]; {
 	case bytes.HasPrefix(rest, []byte("INFO ")):
-		message := strings.TrimRight(string(rest[len("INFO "):]), " ")
+		message, _, _ := strings.Cut(string(rest[len("INFO "):]), " [repeated ") // Ray adds "[repeated 15x across cluster]"
+		message = strings.TrimRight(message, " ")
 		if !strings.Contains(message, " NCCL INFO ") { // if the message has " NCCL INFO " again, two ranks wrote into one line
 			n.info(file, text[:at], message)
 		}

@@ -88,6 +88,11 @@ algo-1:70:95 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/AWS Lib
 			Node: "algo-1", Net: "AWS Libfabric", Provider: "efa", HCAs: []HCA{{Name: "rdmap16s27-rdm", GDR: "enabled"}},
 			Connections: []string{"NET/AWS Libfabric/GDRDMA"},
 		}}},
+		{"Ray repeats no line", `
+(RayTrainWorker pid=954, ip=10.67.132.202) worker-p5:954:3133 [6] NCCL INFO NET/IB : No device found. [repeated 15x across cluster]
+(RayTrainWorker pid=954, ip=10.67.132.202) worker-p5:954:3133 [6] NCCL INFO NET/Socket : Using [0]eth0:10.67.132.202<0> [repeated 15x across cluster]
+(RayTrainWorker pid=954, ip=10.67.132.202) worker-p5:954:3133 [6] NCCL INFO Using network Socket [repeated 15x across cluster]
+`, []Network{{Node: "worker-p5", Net: "Socket", NoHCA: true, Interfaces: []Interface{{"eth0", "10.67.132.202"}}}}},
 		{"rank 0 of each file tells the version", `
 == w1
 NCCL version 2.18.3+cuda12.1
