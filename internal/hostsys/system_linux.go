@@ -32,9 +32,9 @@ func sinceBoot() time.Duration {
 // time. It is then unknown whether the process was stopped, and the process counts as always
 // active.
 func active() (all time.Duration) {
-	threads, _ := filepath.Glob("/proc/self/task/*/schedstat") // never fails, because the pattern is valid
+	threads, _ := os.ReadDir("/proc/self/task") // empty if /proc is not mounted
 	for _, thread := range threads {
-		text, _ := ReadFile(thread) // empty if the thread has ended
+		text, _ := ReadFile("/proc/self/task/" + thread.Name() + "/schedstat") // empty if the thread has ended
 		for i, number := range strings.Fields(string(text)) {
 			if nanoseconds, err := strconv.ParseInt(number, 10, 64); err == nil && i < 2 {
 				all += time.Duration(nanoseconds)
