@@ -65,7 +65,7 @@ func TestCrew(t *testing.T) {
 			if test.exit != nil {
 				report := reported(t, cmd)
 				if diff := gocmp.Diff(test.wants, short(report.Findings)); diff != "" || !slices.Contains(test.exit, report.ExitCode) {
-					t.Errorf("exit code %d; findings (-want +got)\n%s", report.ExitCode, diff)
+					t.Errorf("exit code %d; findings (-want +got)\n%s%+v", report.ExitCode, diff, report.Findings)
 				}
 			} else {
 				_ = cmd.Run() // salloc exits with 0 even if its program was killed

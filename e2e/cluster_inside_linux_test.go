@@ -77,7 +77,7 @@ func TestInside(t *testing.T) {
 				fixes = slices.Concat(fixes, f.Fix, f.Notes)
 			}
 			if !strings.Contains(strings.Join(fixes, "\n"), test.fixes) {
-				t.Errorf("no fix has %q: %q", test.fixes, fixes)
+				t.Errorf("no fix has %q: %q; the findings are %+v", test.fixes, fixes, report.Findings)
 			}
 		})
 	}

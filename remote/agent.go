@@ -59,7 +59,7 @@ type call struct {
 // time. Its machine is busy, or the method hangs. The result of the method is unknown.
 var ErrNoAnswer = errors.New("no answer")
 
-// Busy reports whether the agent's last message said that its machine delays it.
+// Busy reports whether the agent runs and its last message said that its machine delays it.
 func (a *Agent) Busy() bool { return a.busy.Load() }
 
 // NoAnswer returns an error that wraps ErrNoAnswer, for a call that waited for the duration had. It
@@ -276,6 +276,7 @@ func (a *Agent) listen(e ending) {
 		}
 		if err != nil {
 			a.err = a.conclude(err, e)
+			a.busy.Store(false) // an agent that has ended is not busy
 			return
 		}
 	}

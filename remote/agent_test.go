@@ -235,6 +235,7 @@ func TestNothingStaysBehind(t *testing.T) {
 			call, cancelCall := context.WithCancel(t.Context())
 			defer cancelCall()
 			pid, ended := child(t, call, agent)
+			agent.busy.Store(true) // as if its last message said so
 			end(agent, cancelCall, cancelReach)
 			remotetest.Gone(t, pid)
 			err := <-ended
@@ -242,6 +243,9 @@ func TestNothingStaysBehind(t *testing.T) {
 			var lost *Error
 			if err == nil || want != "" && (!errors.As(err, &lost) || lost.Cause != want) {
 				t.Errorf("the call ended with %v, want %s", err, want)
+			}
+			if name == "connection lost" && agent.Busy() {
+				t.Error("an agent that has ended is busy")
 			}
 			if name != "call given up" {
 				remotetest.Gone(t, agent.Hello.PID)
