@@ -114,6 +114,12 @@ func TestTrapsOfAnUnseenMachine(t *testing.T) {
 	if err != nil || traps(p.Notes) != nil {
 		t.Errorf("%v, %v: want no note", traps(p.Notes), err)
 	}
+	for nodes, want := range map[string][]string{"1": nil, "4": {"local-in-slurm-job"}} {
+		o = job("slurm", func(o *Options) { o.HostsFile, o.Hosts = "", []hostfile.Host{{Name: "localhost", Slots: hostfile.FirstSlots(2)}} })
+		if p, err = Predict(o, seen("SLURM_JOB_NUM_NODES="+nodes)); err != nil || !slices.Equal(traps(p.Notes), want) {
+			t.Errorf("a job of %s nodes: %v, %v: want %v", nodes, traps(p.Notes), err, want)
+		}
+	}
 	o = job("pdsh", nil)
 	if p, err = Predict(o, &facts.Node{}); err != nil || p.Command == nil {
 		t.Errorf("%v, %v: want a command", p.Command, err)

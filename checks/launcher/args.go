@@ -92,6 +92,7 @@ var noteRules = map[string]noteRule{
 	"num-gpus-beyond-slots":       {look: moreSlots(fewestDevices)},
 	"num-nodes-beyond-hostfile":   {fix: command(fix.Here("deepspeed --num_nodes {host_count} …   # or add the missing hosts to the hostfile"))},
 	"single-host-runs-here":       {look: startsHere},
+	"local-in-slurm-job":          {fix: command(hostfileOfJob), wouldSee: "training on one node"},
 	"hostfile-ignored":            {fix: command(fix.Here("deepspeed --launcher_args {nodelist} …")), wouldSee: "training on other hosts than those of the hostfile"},
 	"slurm-filter":                {fatal: true, fix: command(fix.Here("deepspeed --launcher_args {nodelist} …")), wouldSee: "srun: unrecognized option '--include'"},
 	"accelerate-uneven-processes": {inCommand: true, fix: command(fix.Here("accelerate launch --num_processes {slot_count} …")), wouldSee: "fewer ranks than requested"},

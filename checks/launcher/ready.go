@@ -220,6 +220,9 @@ func otherMPIRun(by launch.Launcher) (commands []fix.Command) {
 
 func directory(path string) string { return path[:strings.LastIndexByte(path, '/')+1] }
 
+// hostfileOfJob writes a hostfile with the nodes of a Slurm job.
+var hostfileOfJob = fix.Here(`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes; then launch with --hostfile hostfile.slurm`)
+
 // outsideAllocation warns about hosts that are not in the Slurm allocation of the shell. srun will
 // not start on these hosts.
 func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
@@ -240,7 +243,7 @@ func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
 		Verdict: checks.Warn, Nodes: outside,
 		Summary:  "is not in the Slurm allocation of this shell",
 		Got:      by.Allocation + "=" + hostfile.Fold(allocated),
-		Remedy:   []fix.Command{fix.Here(`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes; then launch with --hostfile hostfile.slurm`)},
+		Remedy:   []fix.Command{hostfileOfJob},
 		WouldSee: "srun: error: Unable to create step for job …: Requested node configuration is not available",
 	}}
 }

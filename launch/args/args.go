@@ -178,7 +178,7 @@ func script(name string, words []string) (program, error) {
 	case "accelerate-launch":
 		return program{kind: launch.ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
 	case "ray":
-		return program{}, &launch.UsageError{Program: name, Message: "it starts no ranks itself: Ray runs what it is handed on a node of its own choice, whose workers then start where Ray has room: judge the hosts alone, without a command, and leave no other job there"}
+		return program{}, &launch.UsageError{Program: name, Message: "it starts no ranks itself: Ray runs the job on a node that Ray chooses, and starts the workers where it has room: check the hosts without a command, as in preflight -H hostfile"}
 	case "env":
 		return program{}, &launch.UsageError{Program: name, Message: "preflight knows none of its options: write NAME=value … deepspeed …, or set the variables before preflight itself, which hands them on"}
 	}
