@@ -232,7 +232,7 @@ func (w Words) Remarks() (all []string) {
 		all = append(all, fmt.Sprintf("The launching machine stood still for %s during the run, so preflight looked at all nodes a second time. This is the second result.", text.Duration(r.StoodStill[0])))
 	}
 	if r.Behind > 0 {
-		all = append(all, fmt.Sprintf("The launching machine was busy: preflight's own work was %s late in total. What only did not answer in time is unknown.", text.Duration(r.Behind)))
+		all = append(all, fmt.Sprintf("The launching machine was busy: preflight's own work was %s late in total. Checks that only timed out are unknown.", text.Duration(r.Behind)))
 	}
 	return all
 }

@@ -83,7 +83,7 @@ func offTheHub(view checks.View, nodes []string, reaching []*facts.Node) checks.
 	case facts.HopConnect:
 		why := whyShut[hub.Outcome]
 		if hub.Outcome == facts.PathRefused {
-			why = "no server listens there, or a firewall resets calls"
+			why = "no server listens there, or a firewall resets connections"
 		}
 		f.Summary = fmt.Sprintf("cannot reach %s: %s", through(hub), why)
 		f.Remedy = []fix.Command{behindProxy}

@@ -52,17 +52,17 @@ func (m *meshCalls) absent() []checks.Finding {
 		case mesh.Error != "":
 			findings = append(findings, checks.UnknownFor(node, "mesh: the agent could not listen: "+mesh.Error))
 		case len(mesh.Reached)+len(mesh.Failed) == 0:
-			findings = append(findings, checks.UnknownFor(node, "mesh: called no other node"))
+			findings = append(findings, checks.UnknownFor(node, "mesh: connected to no other node"))
 		}
 	}
 	for _, by := range text.GroupBy(m.broken, caller) {
-		findings = append(findings, checks.UnknownFor(m.nodes[by.Key], fmt.Sprintf("mesh: could not call %s: %s", hostfile.Fold(calleesOf(by.All)), by.All[0].Path.Error)))
+		findings = append(findings, checks.UnknownFor(m.nodes[by.Key], fmt.Sprintf("mesh: could not connect to %s: %s", hostfile.Fold(calleesOf(by.All)), by.All[0].Path.Error)))
 	}
 	if m.covered {
 		findings = append(findings, checks.Skipped("a container network covers addresses of other nodes: see "+ContainerNetworks.ID)...)
 	}
 	for _, lost := range text.GroupBy(m.crowded, func(c proof.Attempt) string { return m.full[c.Path] }) {
-		findings = append(findings, checks.Skipped(fmt.Sprintf("the full neighbour table of %s lost calls: see %s", lost.Key, NeighbourTable.ID))...)
+		findings = append(findings, checks.Skipped(fmt.Sprintf("the full neighbour table of %s lost connections: see %s", lost.Key, NeighbourTable.ID))...)
 	}
 	for _, check := range slices.Sorted(maps.Keys(explained)) {
 		findings = append(findings, checks.Skipped(fmt.Sprintf("no node can reach the address at which ranks of %s will listen: see %s", hostfile.Fold(explained[check]), check))...)
@@ -114,7 +114,7 @@ func (m *meshCalls) noRoutes() []checks.Finding {
 		f := checks.Finding{
 			Nodes:    callersOf(alike.All),
 			Summary:  fmt.Sprintf("has no route to %s: it can neither connect nor answer", lacks[call.From]),
-			Got:      fmt.Sprintf("%s called %s: %s", call.From, where(call.Path), call.Path.Error),
+			Got:      fmt.Sprintf("%s to %s: %s", call.From, where(call.Path), call.Path.Error),
 			WouldSee: m.wouldSee(call.Path),
 			Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(call.Path.To)).As(fix.Look)},
 		}
@@ -152,8 +152,8 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 		}
 		f := checks.Finding{
 			Nodes:    []string{call.To},
-			Summary:  fmt.Sprintf("cannot reach its own address on %s: a call to itself is %s", m.ports([]string{call.To}), call.How),
-			Want:     "calls to its own address pass: the ranks of one node call each other there",
+			Summary:  fmt.Sprintf("cannot reach its own address on %s: a connection to itself is %s", m.ports([]string{call.To}), call.How),
+			Want:     "connections to its own address pass: the ranks of one node connect to each other there",
 			WouldSee: m.wouldSee(call.Path),
 			Remedy: []fix.Command{
 				fix.On("sudo iptables -I INPUT -i lo -j ACCEPT   # until the firewall reloads"),
@@ -161,14 +161,14 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 			},
 		}
 		if lo := downLoopback(m.nodes[call.To]); lo != "" { // connections to a node's own addresses always use the loopback interface
-			f.Summary, f.Got = fmt.Sprintf("%s is down, so the node cannot reach its own address", lo), fmt.Sprintf("a call to %s is %s", where(call.Path), call.How)
+			f.Summary, f.Got = fmt.Sprintf("%s is down, so the node cannot reach its own address", lo), fmt.Sprintf("a connection to %s is %s", where(call.Path), call.How)
 			f.Remedy = []fix.Command{fix.On("sudo ip link set %s up", fix.Name(lo))}
 		}
 		switch {
 		case !m.isMade(call):
-			f.Verdict, f.WouldSee = checks.Warn, "nothing: a single rank does not call itself"
+			f.Verdict, f.WouldSee = checks.Warn, "nothing: a single rank does not connect to itself"
 		case m.storeCall(call) != nil:
-			f.Want = "calls to its own address pass: rank 0 calls its own store there"
+			f.Want = "connections to its own address pass: rank 0 connects to its own store there"
 			f.WouldSee = timedOut(names.SplitEndpoint(m.storeCall(call).Endpoint))
 		}
 		findings = append(findings, f)
@@ -254,7 +254,7 @@ func (m *meshCalls) callsOf(node *facts.Node) *facts.Mesh {
 func (m *meshCalls) weighed(f checks.Finding, calls []proof.Attempt) checks.Finding {
 	if !slices.ContainsFunc(calls, m.isMade) {
 		f.Verdict = checks.Warn
-		f.WouldSee = "nothing, by chance: the gloo rank with the larger address calls the other one, and these calls go the other way"
+		f.WouldSee = "nothing, by chance: the gloo rank with the larger address connects to the other one, and these connections go the other way"
 	}
 	return f
 }

@@ -263,7 +263,7 @@ func TestIPv6(t *testing.T) {
 		}
 	}
 	f := engine.Evaluate([]checks.Check{NodeMesh}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings[0]
-	if !strings.Contains(f.Got, "w1 called [fd00::3]:44111") || !strings.HasPrefix(f.Fix[0], "ssh -n w3 sudo ip6tables -I INPUT -p tcp -s fd00::1/128,") {
+	if !strings.Contains(f.Got, "w1 to [fd00::3]:44111") || !strings.HasPrefix(f.Fix[0], "ssh -n w3 sudo ip6tables -I INPUT -p tcp -s fd00::1/128,") {
 		t.Errorf("got %q, fix %q", f.Got, f.Fix[0])
 	}
 }
@@ -279,7 +279,7 @@ func TestSampleIsSaid(t *testing.T) {
 			return ""
 		})
 		report := engine.Evaluate([]checks.Check{NodeMesh}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
-		const sample = "a sample of 7,000 of 999,000 calls"
+		const sample = "a sample of 7,000 of 999,000 connections"
 		if got := report.Findings[0].Got; strings.Contains(got, sample) != want {
 			t.Errorf("%d nodes: got %q", n, got)
 		}

@@ -42,9 +42,9 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	case s.How == string(facts.PathUnresolved):
 		cause = silenceOf(s).cause(s)
 	case isWrongAnswer(facts.PathOutcome(s.How)) && s.Kind == proof.Outbound:
-		cause = "another machine answers its calls, but only this node reports that"
+		cause = "another machine answers its connections, but only this node reports that"
 	case isWrongAnswer(facts.PathOutcome(s.How)):
-		cause = "another machine has the address, or the caller's calls are translated"
+		cause = "another machine has the address, or the caller's connections are translated"
 	case answers && s.Kind == proof.Inbound:
 		f.Summary += fmt.Sprintf(" (port %d answers)", port)
 		cause = cmp.Or(said.hostOnly, cause)
@@ -78,14 +78,14 @@ var outcomeWords = map[facts.PathOutcome]struct {
 	cause    string // the likely cause
 	hostOnly string // the likely cause if another port of the callee answers; "" if it is the same
 }{
-	facts.PathDropped: {"is dropped", "Connection timed out", "a firewall drops calls or answers", "its firewall drops calls"},
-	facts.PathRefused: {"is refused", "Connection refused", "a firewall resets calls, or the address is translated",
-		"its firewall resets calls, or the address is translated"},
-	facts.PathRejected: {"is rejected", "No route to host", "a firewall or router rejects calls, or no machine has the address",
-		"its firewall rejects calls"},
+	facts.PathDropped: {"is dropped", "Connection timed out", "a firewall drops packets", "its firewall drops connections"},
+	facts.PathRefused: {"is refused", "Connection refused", "a firewall resets connections, or the address is translated",
+		"its firewall resets connections, or the address is translated"},
+	facts.PathRejected: {"is rejected", "No route to host", "a firewall or router rejects connections, or no machine has the address",
+		"its firewall rejects connections"},
 	facts.PathOverflow:    {"finds no room in the caller's neighbour table", "Connection timed out", "the caller's neighbour table is full", ""},
-	facts.PathReset:       {"is reset", "", "a firewall or proxy that inspects calls resets them", ""},
-	facts.PathSilent:      {"gets no answer", "", "a proxy accepts calls without answering, or the node hangs", ""},
+	facts.PathReset:       {"is reset", "", "a firewall or proxy that inspects connections resets them", ""},
+	facts.PathSilent:      {"gets no answer", "", "a proxy accepts connections without answering, or the node hangs", ""},
 	facts.PathUnresolved:  {call: "finds no machine that answers for the address", error: "No route to host"},
 	facts.PathStranger:    {call: "is answered by another machine"},
 	facts.PathMisdirected: {call: "is answered by another machine"},
@@ -153,7 +153,7 @@ func outcomes(s proof.Suspect) string {
 		count[string(call.Path.Outcome)]++
 	}
 	parts := text.Map(slices.Sorted(maps.Keys(count)), func(outcome string) string { return fmt.Sprintf("%d %s", count[outcome], outcome) })
-	return "calls: " + strings.Join(parts, ", ")
+	return "connections: " + strings.Join(parts, ", ")
 }
 
 // got returns the text of outcomes with one call that a person can repeat.
@@ -163,7 +163,7 @@ func (m *meshCalls) got(s proof.Suspect) string {
 		text += ": " + strings.Join(atMost(6, proof.Arrows(s.Failed), "%d more"), ", ")
 	}
 	first := s.Failed[0]
-	text += fmt.Sprintf("; %s called %s", first.From, where(first.Path))
+	text += fmt.Sprintf("; %s to %s", first.From, where(first.Path))
 	if first.Path.Error != "" {
 		text += ": " + first.Path.Error
 	}
@@ -202,7 +202,7 @@ func (m *meshCalls) sampled() string {
 	if m.tried >= all {
 		return ""
 	}
-	return fmt.Sprintf("; a sample of %s of %s calls", humanize.Comma(int64(m.tried)), humanize.Comma(int64(all)))
+	return fmt.Sprintf("; a sample of %s of %s connections", humanize.Comma(int64(m.tried)), humanize.Comma(int64(all)))
 }
 
 // atMost returns the first parts, up to the limit most. If there are more, the last element gives

@@ -75,7 +75,7 @@ func (r rail) judge() (findings []checks.Finding) {
 			switch {
 			case r.nodes[path.Peer] == nil:
 			case path.Outcome == facts.PathBroken, path.Outcome == facts.PathUntried, path.Outcome == facts.PathTaken:
-				findings = append(findings, checks.UnknownFor(r.nodes[name], fmt.Sprintf("rail %s: could not call %s: %s", r.name, path.Peer, path.Error)))
+				findings = append(findings, checks.UnknownFor(r.nodes[name], fmt.Sprintf("rail %s: could not connect to %s: %s", r.name, path.Peer, path.Error)))
 			default:
 				calls = append(calls, proof.Attempt{From: name, To: path.Peer, Failed: true, How: string(path.Outcome), Path: path})
 			}
@@ -117,7 +117,7 @@ func (r rail) finding(s proof.Suspect) checks.Finding {
 		cause = "full packets are lost, small ones pass"
 		f.Remedy = append(f.Remedy, fix.On("ip link show dev %s   # every switch on the way must carry its MTU", fix.Name(from.Same.Interface)).As(fix.Look))
 	case s.How == string(facts.PathRefused) && from.Layer != "":
-		cause = "another port of the node, or a firewall, resets calls"
+		cause = "another port of the node, or a firewall, resets connections"
 		f.Remedy = append(f.Remedy, ownAddressesAlone, fix.On("sudo iptables -S; sudo nft list ruleset").At(call.To).As(fix.Look))
 	case s.How == string(facts.PathUnroutable):
 		cause = "the caller has no route there"
@@ -155,7 +155,7 @@ func (r rail) summary(s proof.Suspect) string {
 
 func (r rail) got(s proof.Suspect) string {
 	call := r.first(s)
-	text := fmt.Sprintf("%s; %s called %s from %s", outcomes(s), call.From, where(call.Path), r.on(call.From).Same.Address)
+	text := fmt.Sprintf("%s; %s to %s from %s", outcomes(s), call.From, where(call.Path), r.on(call.From).Same.Address)
 	if call.Path.Error != "" {
 		text += ": " + call.Path.Error
 	}

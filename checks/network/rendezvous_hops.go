@@ -306,10 +306,10 @@ func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Find
 		f.Summary = fmt.Sprintf("no answer to ARP for %s at %s, or for the router to it", g.server.Name, g.endpoint())
 		f.Want, f.WouldSee, f.Remedy = "an answer to ARP", g.rejected("113 - No route to host"), []fix.Command{fix.On("ip neigh").As(fix.Look), f.Remedy[0]}
 	case facts.PathRejected:
-		f.Summary = fmt.Sprintf("a firewall rejects calls to the store on %s at %s", g.server.Name, g.endpoint())
+		f.Summary = fmt.Sprintf("a firewall rejects connections to the store on %s at %s", g.server.Name, g.endpoint())
 		f.WouldSee = g.rejected("113 - No route to host")
 	case facts.PathRefused, facts.PathReset:
-		f.Summary = fmt.Sprintf("the store on %s at %s refuses calls, although it listens", g.server.Name, g.endpoint())
+		f.Summary = fmt.Sprintf("the store on %s at %s refuses connections, although it listens", g.server.Name, g.endpoint())
 	}
 	g.blame(first, &f)
 	return f
@@ -350,7 +350,7 @@ func (g meeting) foreign(callers []*facts.Node) checks.Finding {
 	f := checks.Finding{
 		Nodes:    []string{g.server.Name},
 		Summary:  fmt.Sprintf("ranks will meet at %s, which does not lead to the store on %s", place, g.server.Name),
-		Got:      fmt.Sprintf("calls to port %s there are %s", g.port, outcome),
+		Got:      fmt.Sprintf("connections to port %s there are %s", g.port, outcome),
 		WouldSee: g.timedOut(),
 	}
 	f.Want, f.Remedy = masterPlace{g.view, g.server, g.view.Launch.Endpoint(g.server)}.remedy()
@@ -378,7 +378,7 @@ func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Find
 		f.Summary = fmt.Sprintf("its firewall rejects connections to port %s", g.port)
 		f.WouldSee = g.rejected("113 - No route to host")
 	case facts.PathRefused, facts.PathReset:
-		f.Summary = fmt.Sprintf("port %s resets calls though the store listens: firewall or translation", g.port)
+		f.Summary = fmt.Sprintf("port %s resets connections though the store listens: firewall or translation", g.port)
 	default:
 		f.Summary = fmt.Sprintf("its firewall drops connections to port %s", g.port)
 	}

@@ -57,9 +57,9 @@ that preflight cannot log in to, such as pods. agent connects to preflight at
 HOST:PORT, which checks the node and sends the verdict. If agent runs as an init
 container, it holds back the pod's other containers until the verdict arrives.
 
-Exit codes: 0 the launch may start, 1 the launch may not start, 2 preflight could not tell
-or could not run.`,
-		Example: `  preflight agent --meet judge:29400 --node "$POD_NAME"`,
+Exit codes: 0 the launch may start, 1 the launch may not start or some checks are unknown,
+2 agent could not run or could not connect.`,
+		Example: `  preflight agent --meet HOST:29400 --node "$POD_NAME"`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if address == "" {

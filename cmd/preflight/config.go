@@ -185,7 +185,7 @@ func smokeFlag(flags *pflag.FlagSet, use string) {
 
 func judgeFlags(cmd *cobra.Command, names []string) {
 	flags := cmd.Flags()
-	flags.StringSlice("only", nil, `run only these checks; "gpu-*" selects all GPU checks`)
+	flags.StringSlice("only", nil, `run only these checks; "gpu-*" selects those whose names begin with gpu-`)
 	flags.StringSlice("skip", nil, "skip these checks")
 	flags.Bool("strict", false, "treat warnings as failures")
 	outputFlags(cmd, names)
