@@ -25,6 +25,7 @@ import (
 	"preflight/remote"
 	"preflight/remote/ssh"
 	"preflight/testhosts"
+	"preflight/testhosts/carriertest"
 )
 
 // roles maps the first argument of this test binary to other programs as which the binary can act.
@@ -103,13 +104,7 @@ func job(t *testing.T, running *testhosts.Fleet, timeout time.Duration) prefligh
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The nodes of the first delivery would wait for the compression of this test binary. With the
-	// race detector it takes 12 s, after which they end the delivery.
-	if own, err := remote.Own(runtime.GOOS, runtime.GOARCH); err != nil {
-		t.Fatal(err)
-	} else if _, err := own.Gzip(); err != nil {
-		t.Fatal(err)
-	}
+	carriertest.Compress(t)
 	client := remote.New(carrier, remote.Options{Timeout: timeout})
 	t.Cleanup(func() { client.Close() })
 	return preflight.Job{

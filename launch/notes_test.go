@@ -115,7 +115,9 @@ func TestTrapsOfAnUnseenMachine(t *testing.T) {
 		t.Errorf("%v, %v: want no note", traps(p.Notes), err)
 	}
 	for nodes, want := range map[string][]string{"1": nil, "4": {"local-in-slurm-job"}} {
-		o = job("slurm", func(o *Options) { o.HostsFile, o.Hosts = "", []hostfile.Host{{Name: "localhost", Slots: hostfile.FirstSlots(2)}} })
+		o = job("slurm", func(o *Options) {
+			o.HostsFile, o.Hosts = "", []hostfile.Host{{Name: "localhost", Slots: hostfile.FirstSlots(2)}}
+		})
 		if p, err = Predict(o, seen("SLURM_JOB_NUM_NODES="+nodes)); err != nil || !slices.Equal(traps(p.Notes), want) {
 			t.Errorf("a job of %s nodes: %v, %v: want %v", nodes, traps(p.Notes), err, want)
 		}

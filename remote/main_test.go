@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 
 	"preflight/testhosts/remotetest"
@@ -15,6 +16,9 @@ import (
 // simulated node, it serves the methods below.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 1 || os.Args[1] != "agent" {
+		if own, err := Own("linux", runtime.GOARCH); err == nil {
+			_, _ = own.Gzip() // see carriertest.Compress
+		}
 		os.Exit(m.Run())
 	}
 	var err error
