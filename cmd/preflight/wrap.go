@@ -121,7 +121,7 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 	var given []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if decidedByCommand(flag) {
-			given = append(given, spelled(flag))
+			given = append(given, "--"+flag.Name)
 		}
 	})
 	if given == nil {
