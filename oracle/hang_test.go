@@ -36,7 +36,7 @@ while socket.gethostname() == "w2" and not os.path.exists("go"):
 func TestHangOfLaunchers(t *testing.T) {
 	t.Parallel()
 	binary, installed := launchedBy(t)
-	installed.patience = 4 * time.Minute // the limit may be long if no rank waits in vain
+	installed.patience = 8 * time.Minute // the limit may be long if no rank waits in vain
 	for _, by := range launchers {
 		t.Run(by.name, func(t *testing.T) {
 			t.Parallel() // a rank is late only after a minute
