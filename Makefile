@@ -241,7 +241,7 @@ cluster-down: bin/cluster
 # Tests the speeds that we promise, most of them as processor time relative to pdsh in the same run
 # (root, Linux), in less than ten minutes. Then measures how long explain takes, and how soon the
 # HTML report of 1,000 nodes responds in a browser. ROWS selects rows by name. The nodes have this
-# machine's Python. Debian's python3-torch, which `make oracle` installs, costs each node 40 ms more
+# machine's Python. Debian's python3-torch, which `make oracle` installs, costs each node 30 ms more
 # than torch from PyPI, because it is linked to 289 libraries.
 bench: setup setup-browser build
 	go run ./testhosts/bench -n $(or $(HOSTS),64) -only '$(ROWS)'

@@ -103,7 +103,7 @@ func TestHub(t *testing.T) {
 		{"healthy", endpoint + trusted, "", nil, []string{}, ""},
 		{"a firewall that drops one node's calls", endpoint + trusted, "head", func(n *testhosts.Node) (testhosts.Undo, error) {
 			return n.DropFrom(cluster.Nodes[2], "8443")
-		}, []string{"fail hub-reach [w3]"}, "a firewall drops the calls; w1, which has rank 0, can"},
+		}, []string{"fail hub-reach [w3]"}, "a firewall drops the connections; w1, which has rank 0, can"},
 		{"a certificate that nobody trusts", endpoint, "", nil, []string{everybody}, "does not trust the certificate"},
 		{"nobody listens", strings.ReplaceAll(endpoint, "8443", "8444") + trusted, "", nil, []string{everybody}, "no server listens there"},
 		{"told not to ask", endpoint + "HF_HUB_OFFLINE=1\n", "", nil, []string{}, ""},

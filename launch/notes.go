@@ -38,7 +38,7 @@ func (r runner) commonNotes() []hostfile.Note {
 	if r.Autotuning != "" {
 		notes = append(notes, note("autotuning", "--autotuning starts many launches, one per experiment, and preflight predicts none of them: check the command without it first"))
 	}
-	if nodes, _ := Lookup(r.env, "SLURM_JOB_NUM_NODES"); r.isLocal() && !r.NoSSH && r.HostsFile == "" && nodes != "" && nodes != "1" {
+	if nodes, _ := Lookup(r.env, "SLURM_JOB_NUM_NODES"); r.isLocal() && !r.NoSSH && r.HostsFile == "" && r.Filter.Include == "" && nodes != "" && nodes != "1" {
 		notes = append(notes, note("local-in-slurm-job", "without a hostfile DeepSpeed trains on this machine alone, but the Slurm job has %s nodes: give the job's nodes with --hostfile", nodes))
 	}
 	if r.masterPort() < 0 || r.masterPort() > 65535 {

@@ -114,12 +114,16 @@ func TestTrapsOfAnUnseenMachine(t *testing.T) {
 	if err != nil || traps(p.Notes) != nil {
 		t.Errorf("%v, %v: want no note", traps(p.Notes), err)
 	}
-	for nodes, want := range map[string][]string{"1": nil, "4": {"local-in-slurm-job"}} {
+	for _, c := range []struct {
+		nodes, include string
+		want           []string
+	}{{"1", "", nil}, {"4", "", []string{"local-in-slurm-job"}}, {"4", "localhost:0", nil}} {
 		o = job("slurm", func(o *Options) {
 			o.HostsFile, o.Hosts = "", []hostfile.Host{{Name: "localhost", Slots: hostfile.FirstSlots(2)}}
+			o.Filter.Include = c.include
 		})
-		if p, err = Predict(o, seen("SLURM_JOB_NUM_NODES="+nodes)); err != nil || !slices.Equal(traps(p.Notes), want) {
-			t.Errorf("a job of %s nodes: %v, %v: want %v", nodes, traps(p.Notes), err, want)
+		if p, err = Predict(o, seen("SLURM_JOB_NUM_NODES="+c.nodes)); err != nil || !slices.Equal(traps(p.Notes), c.want) {
+			t.Errorf("a job of %s nodes, --include %q: %v, %v: want %v", c.nodes, c.include, traps(p.Notes), err, c.want)
 		}
 	}
 	o = job("pdsh", nil)

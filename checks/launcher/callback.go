@@ -116,9 +116,9 @@ func (c callers) waits(node *facts.Node) (findings []checks.Finding) {
 
 // whyShut maps the outcome of a connection attempt to its likely cause.
 var whyShut = map[facts.PathOutcome]string{
-	facts.PathDropped:    "a firewall drops the calls",
-	facts.PathRefused:    "a firewall resets the calls, or another machine has the address",
-	facts.PathRejected:   "a firewall or router rejects the calls",
+	facts.PathDropped:    "a firewall drops the connections",
+	facts.PathRefused:    "a firewall resets the connections, or another machine has the address",
+	facts.PathRejected:   "a firewall or router rejects the connections",
 	facts.PathUnroutable: "no route",
 	facts.PathUnresolved: "no machine answers ARP for the address or its router",
 	facts.PathReset:      "a firewall or proxy that inspects the calls resets them",

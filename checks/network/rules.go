@@ -216,9 +216,9 @@ func (r *culprit) explain(f *checks.Finding, ports string, networks []string) {
 		f.Got = strings.Trim(f.Got+"; the rule is: "+strings.Join(r.rule[1:], " "), "; ")
 	}
 	if r.to == "" {
-		f.Summary = fmt.Sprintf("a rule of iptables in %s %s calls on %s", r.rule[2], r.does, ports)
+		f.Summary = fmt.Sprintf("a rule of iptables in %s %s connections on %s", r.rule[2], r.does, ports)
 		if r.limit {
-			f.Summary = fmt.Sprintf("a rule of iptables in %s %s calls on %s above a limit", r.rule[2], r.does, ports)
+			f.Summary = fmt.Sprintf("a rule of iptables in %s %s connections on %s above a limit", r.rule[2], r.does, ports)
 		}
 		if r.node.Host == nil || len(r.node.Host.Firewalls) == 0 || r.rule[2] != "INPUT" {
 			f.Remedy = []fix.Command{r.accept(networks)}
