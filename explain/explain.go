@@ -75,12 +75,11 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	return err
 }
 
-// errFlightDump names the torch program that reads these dumps. torch's wheels contain the module
-// of this command since 2.10.
+// errFlightDump names the program that reads these dumps. torch's wheels contain it since 2.10.
 //
 // Source: torch 2.10, torch/distributed/flight_recorder/components/config_manager.py and loader.py.
 var errFlightDump = errors.New("a dump of torch's flight recorder, which only torch's own program can read: put the pickled dumps of all ranks into one directory, " +
-	"and run `torchfrtrace --prefix nccl_trace_rank_ DIRECTORY` (torch 2.10 or newer)")
+	"and run `torchfrtrace DIRECTORY` (torch 2.10 or newer)")
 
 // flightDump reports whether a file with this start is a dump of torch's flight recorder, as pickle
 // or JSON.

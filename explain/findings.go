@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"preflight/checks/fix"
+	"preflight/internal/text"
 )
 
 // mostEvidence is the largest number of lines that a finding shows.
@@ -135,13 +136,22 @@ func strongest(id string, verdicts []verdict) (own []verdict) {
 	return own
 }
 
+// Before returns the command that runs checks before a launch.
+func Before(checks []string) string {
+	command := "preflight -H hostfile --only " + strings.Join(checks, ",")
+	if strings.Contains(command, "gpu-computes") || strings.Contains(command, "collective") {
+		command += " --smoke" // these checks run only with it
+	}
+	return command
+}
+
 // addChecks sets the checks and the command that find the cause before the next launch.
 func (f *finding) addChecks(checks []string, values map[string]string) {
 	if f.Checks = checks; len(checks) == 0 {
 		return
 	}
 	f.Check = checks[0]
-	f.Command = "preflight -H hostfile --only " + strings.Join(checks, ",")
+	f.Command = Before(checks)
 	port, err := strconv.Atoi(values["port"])
 	if aboutMaster := checks[0] == "master-address" || slices.Contains(checks, "master-port-free") || slices.Contains(checks, "rendezvous"); !aboutMaster || err != nil {
 		return
@@ -234,11 +244,7 @@ func (f *folded) add(v verdict) {
 }
 
 func (f *folded) findings() []Finding {
-	var all []Finding
-	for _, one := range f.all {
-		all = append(all, one.Finding)
-	}
-	return all
+	return text.Map(f.all, func(one *finding) Finding { return one.Finding })
 }
 
 // note adds the messages of one speaker to the finding.

@@ -68,18 +68,12 @@ func (n Network) String() string {
 	return strings.Join(parts, "; ")
 }
 
-func interfaceNames(interfaces []Interface) (names []string) {
-	for _, i := range interfaces {
-		names = append(names, i.Name)
-	}
-	return names
+func interfaceNames(interfaces []Interface) []string {
+	return text.Map(interfaces, func(i Interface) string { return i.Name })
 }
 
-func hcaNames(hcas []HCA) (names []string) {
-	for _, h := range hcas {
-		names = append(names, h.Name)
-	}
-	return names
+func hcaNames(hcas []HCA) []string {
+	return text.Map(hcas, func(h HCA) string { return h.Name })
 }
 
 const (

@@ -34,10 +34,12 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 		return s.Kind != explain.Context && s.Kind != explain.Success && s.Kind != explain.Alarm
 	},
 	"join":       strings.Join,
+	"before":     explain.Before,
 	"meaning":    meaning,
 	"plain":      explain.Plain,
 	"plainWord":  plainWord,
 	"plural":     text.Plural,
+	"sample":     sample,
 	"signatures": signaturesOf,
 	"stated":     statedAs,
 	"value":      Value,
@@ -54,6 +56,9 @@ func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
 	p.entries(rows)
 	return p.writeTo(w)
 }
+
+// sample fills the node's name into the text that training may print.
+func sample(wouldSee string) string { return strings.ReplaceAll(wouldSee, "{node}", "w3") }
 
 // Check explains one check.
 func Check(w io.Writer, check checks.Check, style Style) error {
@@ -88,7 +93,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	p.entries([][]string{
 		{"severity", string(check.Severity)},
 		{"reads", strings.Join(reads, ", ") + " " + where},
-		{LabelWouldSee, about.WouldSee},
+		{LabelWouldSee, sample(about.WouldSee)},
 	})
 	return p.writeTo(w)
 }
@@ -190,7 +195,7 @@ func cell(message string) string {
 func statedAs(d facts.Description) string {
 	switch {
 	case d.Kind == facts.List:
-		return `a list: "absent" alone`
+		return `list; a policy can only require "absent"`
 	case d.Kind == facts.Text:
 		return "text or version"
 	case d.Kind == facts.Truth:

@@ -116,7 +116,7 @@ type Config struct {
 
 func launchFlags(flags *pflag.FlagSet) {
 	flags.VarP(&givenOnce{}, "hostfile", "H", "DeepSpeed hostfile (default: the Slurm job's nodes, else ./hostfile, else /job/hostfile)")
-	flags.VarP(&givenOnce{}, "hosts", "w", "names of the nodes, instead of a hostfile: 'node[01-16],gpu7:4'")
+	flags.VarP(&givenOnce{}, "hosts", "w", "names of the nodes, instead of a hostfile: 'node[01-16],gpu7:4' (gpu7 with 4 slots)")
 	flags.StringP("include", "i", "", "as in deepspeed: use only these nodes and slots: NAME[:SLOT,…][@NAME…]")
 	flags.StringP("exclude", "e", "", "as in deepspeed: leave out these nodes or slots: NAME[:SLOT,…][@NAME…]")
 	flags.Int("num_nodes", noLimit, "as in deepspeed: use only the first N nodes")
@@ -129,7 +129,7 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.Int("master_port", launch.DefaultMasterPort, "as in deepspeed: rendezvous port on the first node")
 	flags.String("launcher", launch.DefaultLauncher, "launcher, as in deepspeed: "+strings.Join(launch.LauncherNames(), ", "))
 	flags.Int("ssh_port", 0, "as in deepspeed: ssh port on every node (default: from your ssh configuration)")
-	flags.String("python", "", "absolute path of the launch's Python interpreter (default: the interpreter of the launching machine's deepspeed script)")
+	flags.String("python", "", "absolute path of the launch's Python (default: that of the launching machine's deepspeed, else the nodes' python3)")
 	flags.String("accelerator", "auto", "accelerator for the ranks: auto, cuda, or cpu with one process per slot")
 	flags.String("rendezvous", launch.RendezvousDeepSpeed, "how the ranks find each other: deepspeed (also for plain env://), or torchrun's static or c10d")
 	flags.String("rdzv-endpoint", "", "as in torchrun, with --rendezvous c10d: rendezvous address")
@@ -174,7 +174,7 @@ func drillFlags(flags *pflag.FlagSet) {
 	flags.Bool("throughput", false, "measure link throughput: every node sends data to the next node for a few seconds")
 	smokeFlag(flags, "run compute and all-reduce tests on every rank with torch, direct (NVIDIA libraries) or auto; with a launch command, also --rehearse")
 	flags.Duration("smoke-time", time.Minute, "time limit for all --smoke tests together")
-	flags.Count("rehearse", "run the launch command with a stand-in script in place of the training; twice: on busy GPUs too; 0: not at all")
+	flags.Count("rehearse", "run the launch command with a stand-in script in place of the training; given twice, also on GPUs that are in use; --rehearse=0 turns it off")
 	flags.Duration("rehearse-time", time.Minute, "time limit for --rehearse")
 }
 

@@ -287,7 +287,7 @@ func helpNames(root *cobra.Command) []string {
 // helpMarkdown writes docs/cli.md, which has all help on one page.
 func helpMarkdown(w io.Writer, root *cobra.Command) error {
 	var page bytes.Buffer
-	page.WriteString("# Command line\n\nThis page contains the help texts of all preflight commands, and describes every flag by topic.\n\n```sh\npreflight -h\n```\n")
+	page.WriteString("# Command line\n\nThis page contains the help texts of preflight's commands, and describes every flag by topic.\n\n```sh\npreflight -h\n```\n")
 	section := func(title string, write func(io.Writer)) {
 		var help bytes.Buffer
 		write(&help)

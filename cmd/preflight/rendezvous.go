@@ -37,8 +37,8 @@ name, which interface it uses, and which of the job's processes it runs (see pre
 hang).
 
 rendezvous uses torch's own counters to find out how many ranks have joined and when
-each torchrun launcher last reported. It never changes the store. If another run
-is using the port, rendezvous waits until that run has finished.
+each torchrun launcher last reported. It never changes the store. If the nodes run another
+preflight's tests, rendezvous waits until those have finished.
 
 Exit codes: 0 a torch store answers every machine that tests the address, 1 the store does
 not answer every machine or some of the job's ranks are missing, 2 rendezvous could not

@@ -18,6 +18,7 @@ import (
 
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/facts"
 	"preflight/internal/secret"
 	"preflight/internal/text"
 	"preflight/launch/args"
@@ -131,9 +132,14 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 }
 
 // wrongMachine explains why starting the command on this machine would be useless, although the
-// launch can work. The reason is that the command must be started on every host, and this machine
-// is not a host of the launch. wrongMachine returns "" if the command may start on this machine.
+// launch can work: the ranks run in a container, or the command must be started on every host, and
+// this machine is not a host of the launch. wrongMachine returns "" if the command may start on this
+// machine.
 func wrongMachine(r checks.Report) string {
+	inside := func(n facts.Node) bool { return n.SSH != nil && n.SSH.Inside != nil }
+	if !r.Launch.Srun && slices.ContainsFunc(r.Nodes, inside) {
+		return "this command would run outside the container that --in enters: start it in the container; to check only, add --dry-run"
+	}
 	byHand := (r.Launch.Torchrun() || r.Launch.NoSSH) && !r.Launch.Srun
 	if !byHand || len(r.Launch.Hosts) < 2 || r.LaunchedFrom != "" {
 		return ""
