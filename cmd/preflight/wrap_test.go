@@ -8,7 +8,37 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
 )
+
+// TestWrongMachine checks for which launches a command is not started on this machine.
+func TestWrongMachine(t *testing.T) {
+	torchrun := launch.Prediction{Rendezvous: launch.RendezvousC10d, Hosts: make([]hostfile.Host, 2)}
+	slurm := torchrun
+	slurm.Srun = true
+	deepspeed := launch.Prediction{Rendezvous: launch.RendezvousDeepSpeed, Hosts: make([]hostfile.Host, 2)}
+	inside := facts.Fleet{Nodes: []facts.Node{{}, {Facts: facts.Facts{SSH: &facts.SSH{Inside: []string{"docker", "exec", "-i", "train"}}}}}}
+	for name, test := range map[string]struct {
+		report checks.Report
+		wrong  bool
+	}{
+		"torchrun, this machine is no node": {checks.Report{Launch: torchrun}, true},
+		"torchrun on a node":                {checks.Report{Launch: torchrun, LaunchedFrom: "w1"}, false},
+		"torchrun by srun":                  {checks.Report{Launch: slurm}, false},
+		"torchrun for a container":          {checks.Report{Launch: torchrun, LaunchedFrom: "w1", Fleet: inside}, true},
+		"deepspeed":                         {checks.Report{Launch: deepspeed}, false},
+		"deepspeed for a container":         {checks.Report{Launch: deepspeed, Fleet: inside}, true},
+		"srun for a container":              {checks.Report{Launch: slurm, Fleet: inside}, false},
+	} {
+		if got := wrongMachine(test.report); (got != "") != test.wrong {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
 
 // TestInsideScript checks that preflight finds the launch command in a user's script, and the
 // directory that the script changes to.
