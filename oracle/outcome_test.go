@@ -241,7 +241,7 @@ func (o *rehearsal) judge(t *testing.T) verdict {
 		words = append(words, "-H", "hostfile")
 	}
 	if o.rehearsed {
-		words = append(words, "--rehearse", "--rehearse-time", "2m")
+		words = append(words, "--rehearse", "--rehearse-time", "3m")
 	}
 	words = append(words, "--")
 	if o.everywhere {

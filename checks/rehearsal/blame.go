@@ -31,6 +31,9 @@ func (s attempt) blame() checks.Finding {
 		}
 	}
 	f := checks.Finding{Verdict: checks.Unknown, Summary: "the time ended before the ranks finished", Got: s.stages(), Want: "every rank finishes", Remedy: []fix.Command{moreTime, inReport}}
+	if s.finished() {
+		f.Summary, f.Want = "all ranks finished, but the launcher had not ended at the time limit", "the launcher ends"
+	}
 	if p := s.view.Head.Rehearsed.Program; p != nil && complains.MatchString(telling(p.Output)) {
 		f.Got += "; the launcher says: " + telling(p.Output)
 	}

@@ -95,19 +95,19 @@ type attempt struct {
 
 // succeeded reports whether all ranks finished and all launchers ended without an error.
 func (s attempt) succeeded() bool {
+	return s.finished() && !slices.ContainsFunc(s.programs(), func(p program) bool { return p.ExitCode != 0 })
+}
+
+// finished reports whether all ranks finished.
+func (s attempt) finished() bool {
 	finished := 0
 	for _, node := range s.view.Nodes {
-		for _, rank := range s.ranks[node] {
-			if rank.End != facts.EndFinished {
-				return false
-			}
-			finished++
+		if slices.ContainsFunc(s.ranks[node], func(r facts.RehearsedRank) bool { return r.End != facts.EndFinished }) {
+			return false
 		}
+		finished += len(s.ranks[node])
 	}
-	if all := s.view.Launch.WorldSize(); finished == 0 || all > 0 && finished < all {
-		return false
-	}
-	return !slices.ContainsFunc(s.programs(), func(p program) bool { return p.ExitCode != 0 })
+	return finished > 0 && finished >= s.view.Launch.WorldSize()
 }
 
 // unwritten warns about nodes on which only ranks other than rank 0 failed to write. The launch
