@@ -12,8 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
 	"preflight/checks/compare"
+	"preflight/checks/engine"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 	"preflight/testhosts/reporttest"
 )
 
@@ -265,6 +268,29 @@ func TestCoveredFactsAreNoDifference(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"gpu.modules", "nvml.cards.1.name", "python.packages.torch", "nvml.cuda"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestMissingFilesAreNoDifference checks that the facts of a missing script or working directory
+// have no rows beside the finding.
+func TestMissingFilesAreNoDifference(t *testing.T) {
+	for id, lose := range map[string]func(*facts.Files){
+		"script-same": func(f *facts.Files) {
+			f.Files[0] = facts.File{LaunchFile: f.Files[0].LaunchFile}
+			f.Sources, f.Repository = nil, nil
+		},
+		"workdir-present": func(f *facts.Files) { *f = facts.Files{WorkDir: facts.WorkDir{Path: f.WorkDir.Path}} },
+	} {
+		fleet := fleettest.Healthy(4)
+		lose(fleet.Nodes[2].Files)
+		check, _ := catalogue.Lookup(id)
+		r := engine.Evaluate([]checks.Check{check}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
+		if len(r.Findings) != 1 || len(r.Diff) == 0 {
+			t.Errorf("%s: findings %+v, differences %+v", id, r.Findings, r.Diff)
+		}
+		for _, d := range (Words{report: r}).Unshown() {
+			t.Errorf("%s: a row for %s", id, d.Fact)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"preflight/checks"
 	"preflight/diagnose/rendezvous"
 	"preflight/facts"
 )
@@ -39,6 +40,19 @@ func TestRoll(t *testing.T) {
 		err := EndpointText(&out, rendezvous.Report{Roll: roll}, Style{})
 		if got := strings.Join(strings.Fields(out.String()), " "); err != nil || !strings.Contains(got, want) {
 			t.Errorf("%v\n got %s\nwant %s", err, got, want)
+		}
+	}
+}
+
+// TestEndpointOfHangingJob checks that a store which answers is not blamed for a job that hangs.
+func TestEndpointOfHangingJob(t *testing.T) {
+	for want, r := range map[string]rendezvous.Report{
+		"FAIL  a store answers, but the job hangs at w1:29500": {Endpoint: "w1:29500", Verdict: checks.Fail},
+		"FAIL  this rendezvous cannot work: w1:29500":          {Endpoint: "w1:29500", Verdict: checks.Fail, Findings: []checks.Finding{{Check: "rendezvous", Verdict: checks.Fail}}},
+	} {
+		var out strings.Builder
+		if err := EndpointText(&out, r, Style{}); err != nil || !strings.HasPrefix(out.String(), want+"\n") {
+			t.Errorf("%v\n got %s\nwant %s", err, out.String(), want)
 		}
 	}
 }

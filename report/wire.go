@@ -192,6 +192,9 @@ func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 		checks.Fail:    "this rendezvous cannot work: ",
 		checks.Unknown: "unknown for some nodes: ",
 	}[r.Verdict]
+	if r.Verdict == checks.Fail && len(r.Findings) == 0 {
+		headline = "a store answers, but the job hangs at "
+	}
 	p.line("%s  %s%s", p.colored(r.Verdict, Word(r.Verdict)), headline, text.Escape(r.Endpoint))
 	p.line("")
 	p.list("from here", sighted(r.Here))

@@ -175,6 +175,7 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 			Want:     want,
 			WouldSee: missingError(view, named),
 			Remedy:   bringFile(view, nodes, named),
+			Covers:   []string{"files.files." + named.Path, "files.sources", "files.repository"},
 		}
 		if named.Role == facts.RoleArgument && !(isRead && comesFromOutside(view, nodes, named)) {
 			f.Verdict = checks.Warn

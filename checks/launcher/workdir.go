@@ -49,7 +49,8 @@ func judgeWorkDir(view checks.View) []checks.Finding {
 		case dir.Exists:
 			message = "Permission denied"
 		}
-		f := checks.Finding{Verdict: workDirVerdict(p), Nodes: []string{node.Name}, Got: dir.Problem, WouldSee: workDirError(p, node, message)}
+		f := checks.Finding{Verdict: workDirVerdict(p), Nodes: []string{node.Name}, Got: dir.Problem, WouldSee: workDirError(p, node, message),
+			Covers: []string{"files", "disk.places.workdir", "python.sys_path"}}
 		switch {
 		case dir.Exists && dir.Problem != "":
 			f.Summary, f.Want = p.WorkDir+" cannot be entered", "a directory that the user of the launch can enter"
