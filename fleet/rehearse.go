@@ -102,7 +102,7 @@ func (r *run) cannotRehearse() string {
 	if len(r.members) < len(r.fleet.Nodes) {
 		return fmt.Sprintf("only %d of %d nodes were reached", len(r.members), len(r.fleet.Nodes))
 	}
-	inside := func(m *member) bool { return m.SSH.Inside != nil }
+	inside := func(m *member) bool { return m.SSH != nil && m.SSH.Inside != nil }
 	if !r.Prediction.Srun && !r.Rehearsal.StandIn.Everywhere && slices.ContainsFunc(r.members, inside) {
 		return "the command would start its ranks outside the container that --in enters"
 	}
