@@ -169,7 +169,7 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 		return active, nil, nil
 	}
 	return active, []Note{{ID: "num-gpus-beyond-slots", Message: fmt.Sprintf(
-		"--num_gpus %d exceeds the slots that the hostfile gives %s; DeepSpeed starts %[1]d ranks there regardless: lower it, or correct the hostfile", n, Fold(short))}}, nil
+		"--num_gpus %d exceeds the slots of %s; DeepSpeed starts %[1]d ranks there regardless: lower it, or correct the hostfile", n, Fold(short))}}, nil
 }
 
 // merged reports whether DeepSpeed joins several specifications of one host and sorts the host's

@@ -59,7 +59,7 @@ func (o Options) devices(head *facts.Node) []int {
 		return nil
 	}
 	if count == 0 && (o.Accelerator == "cpu" || o.Accelerator == "" && !hostfile.Before(o.DeepSpeed, cpuFallback)) {
-		if head.Host == nil {
+		if head.Host == nil || o.Filter.NumGPUs.N > 0 { // any number of ranks can share the CPUs
 			return nil
 		}
 		for _, node := range head.Host.NUMA {

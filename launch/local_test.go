@@ -38,6 +38,7 @@ func TestAlone(t *testing.T) {
 		{"one a NUMA node with processors", Options{Accelerator: "cpu"}, machine(4, 2), []int{0, 1}, ""},
 		{"the CPU heeds CUDA's variable too", Options{Accelerator: "cpu"}, machine(4, 2, "CUDA_VISIBLE_DEVICES=1"), []int{0, 1}, "localhost:1"},
 		{"without GPUs too", Options{}, machine(0, 0), []int{0}, ""},
+		{"any number on the CPU", Options{Accelerator: "cpu", Filter: hostfile.Filter{NumGPUs: hostfile.AtMost(4)}}, machine(0, 2), nil, ""},
 		{"nothing was counted", Options{}, &facts.Node{}, nil, ""},
 	} {
 		got, err := c.o.WithoutHostfile(c.head)

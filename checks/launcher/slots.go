@@ -29,7 +29,7 @@ func moreSlots(commands func(checks.View, hostfile.Note) []fix.Command) func(che
 			wouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 		}.finding(view, note)
 		if f.Verdict == checks.Warn {
-			f.WouldSee = "more ranks than the hostfile has slots"
+			f.WouldSee = "more ranks than slots"
 		}
 		return []checks.Finding{f}
 	}
