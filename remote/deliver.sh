@@ -41,7 +41,7 @@ become() {
 # one process.
 faults() {
 	[ -f $image ] && [ -O $image ] || { e="not our own file"; return; };
-	e=$(cd "$1" && unset TIME_STYLE && LC_ALL=C && export LC_ALL && exec ls -ldnL . /proc/self/fd/0 <$image 2>&1);
+	e=$(cd "$1" && unset TIME_STYLE LD_PRELOAD && LC_ALL=C && export LC_ALL && exec ls -ldnL . /proc/self/fd/0 <$image 2>&1);
 	set -- $e; e="$*";
 	case $e in
 		"drwx------ "*|"drwx------. "*) ;;

@@ -95,7 +95,7 @@ var noteRules = map[string]noteRule{
 	"local-in-slurm-job":          {fix: command(hostfileOfJob), wouldSee: "training on one node"},
 	"hostfile-ignored":            {fix: command(fix.Here("deepspeed --launcher_args {nodelist} …")), wouldSee: "training on other hosts than those of the hostfile"},
 	"slurm-filter":                {fatal: true, fix: command(fix.Here("deepspeed --launcher_args {nodelist} …")), wouldSee: "srun: unrecognized option '--include'"},
-	"accelerate-uneven-processes": {inCommand: true, fix: command(fix.Here("accelerate launch --num_processes {slot_count} …")), wouldSee: "fewer ranks than requested"},
+	"accelerate-uneven-processes": {torchrun: true, inCommand: true, fix: command(fix.Here("accelerate launch --num_processes {slot_count} …")), wouldSee: "fewer ranks than requested"},
 	"autotuning":                  {fix: command(fix.Here("deepspeed …   # without --autotuning"))},
 
 	// Notes about the address and port of the rendezvous.

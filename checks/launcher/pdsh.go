@@ -253,6 +253,8 @@ var pdshRefusals = []struct {
 	{"Bad owner or permissions", "ssh refuses its configuration file because of its owner or mode", []fix.Command{fix.Here("chmod go-w ~/.ssh ~/.ssh/config")}},
 	{"Cannot execute command-line and remote command", "RemoteCommand in ~/.ssh/config stops pdsh's ssh",
 		[]fix.Command{fix.Here("ssh -G {node} | grep -i ^remotecommand").As(fix.Look), fix.Here(`sed -i.before "s/^[[:space:]]*RemoteCommand/#&/I" ~/.ssh/config   # or move it to a Host block of another name`)}},
+	{"Could not request local forwarding", "LocalForward in ~/.ssh/config lets only one ssh run at a time",
+		[]fix.Command{fix.Here("ssh -G {node} | grep -iE '^(localforward|exitonforwardfailure)'").As(fix.Look), fix.Here(`sed -i.before "s/^[[:space:]]*ExitOnForwardFailure/#&/I" ~/.ssh/config   # or move LocalForward to a Host block of another name`)}},
 	{"unix_listener: cannot bind to path", "pdsh's ssh cannot create its ControlPath socket",
 		[]fix.Command{fix.Here(`mkdir -p -m 700 "$(dirname "$(ssh -G {node} | sed -n "s/^controlpath //p")")"`)}},
 	{"No such rcmd module", "pdsh reads a part of the name as one of its modules", nil},

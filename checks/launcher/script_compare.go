@@ -65,10 +65,13 @@ func contents(file *facts.File) string {
 // short returns the beginning of a digest. It is long enough to distinguish digests.
 func short(digest string) string { return digest[:min(len(digest), 10)] }
 
+// absent stands for a file that a machine does not have.
+const absent = "absent"
+
 // digested returns the digest of a file in the form that a report shows.
 func digested(digest string) string {
 	if digest == "" {
-		return "absent"
+		return absent
 	}
 	return "sha256 " + short(digest)
 }
@@ -223,6 +226,9 @@ func (d difference) named(name string) facts.LaunchFile {
 func (d difference) weight() (checks.Verdict, string) {
 	verdict, wouldSee := checks.Warn, "a hang or wrong results, if the ranks run the different code"
 	for _, one := range d.deviations {
+		if one.Got == absent && strings.HasSuffix(one.Name, ".py") {
+			wouldSee = "ModuleNotFoundError on the nodes that lack the file, if the script imports it"
+		}
 		switch d.named(one.Name).Role {
 		case facts.RoleScript:
 			if !d.sameCode(one) {
@@ -317,7 +323,7 @@ func (d difference) look(odd string) fix.Command {
 	switch {
 	case name == commitAspect || name == dirtyAspect:
 		look = fix.On("git -C %s status", dir)
-	case name == sourcesAspect:
+	case name == sourcesAspect || d.deviations[0].Got == absent:
 		look = fix.On("ls -l %s", dir)
 	case d.right != nil && d.right == d.view.Head && d.named(name).Role != facts.RoleArgument:
 		look = fix.On("cat %s   # add | diff - %s to see the difference", file, file)

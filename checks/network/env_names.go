@@ -218,6 +218,19 @@ func leftRank(r envOfRanks) []checks.Finding {
 	return []checks.Finding{f}
 }
 
+// standalone fails for a node on which torchrun trains alone, whatever its options say.
+//
+// Source: torch 2.15, torch/distributed/run.py, config_from_args, and argparse_util.py, check_env.
+func standalone(r envOfRanks) []checks.Finding {
+	value := r.value("PET_STANDALONE")
+	if !r.view.Launch.Torchrun() || len(r.view.Launch.Hosts) < 2 || strings.Trim(value, "0") == "" {
+		return nil
+	}
+	f := r.finding("PET_STANDALONE", "PET_STANDALONE makes torchrun train on this node alone")
+	f.Verdict, f.Want, f.WouldSee = checks.Fail, "PET_STANDALONE unset", "the other nodes wait for this node until their time is up"
+	return []checks.Finding{f}
+}
+
 // endsRanks reports whether a node has a malformed value of a variable.
 func endsRanks(view checks.View, name string) bool {
 	return slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool {

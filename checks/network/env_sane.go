@@ -61,7 +61,7 @@ func judgeEnv(view checks.View) []checks.Finding {
 func (r envOfRanks) judge() []checks.Finding {
 	var findings []checks.Finding
 	for _, rule := range []func(envOfRanks) []checks.Finding{
-		wrongNames, wrongNumbers, malformed, leftRank, ncclInterfaces, exactInterfaces, harmfulSwitches, confFile, servicePort,
+		wrongNames, wrongNumbers, malformed, leftRank, standalone, ncclInterfaces, exactInterfaces, harmfulSwitches, confFile, servicePort,
 	} {
 		findings = append(findings, rule(r)...)
 	}

@@ -92,6 +92,8 @@ func fewPorts(view checks.View) (findings []checks.Finding) {
 			}
 			if view.Launch.Rendezvous == launch.RendezvousC10d && node == first && ports < node.Slots+3 {
 				f.Verdict, f.WouldSee = checks.Fail, "The server socket has failed to listen on any local network address. port: 0 … EADDRINUSE"
+			} else if ports < 2*node.Slots { // every rank listens, and connects to the store
+				f.Verdict, f.WouldSee = checks.Fail, "The client socket has failed to connect … (errno: 99 - Cannot assign requested address)"
 			}
 			findings = append(findings, f)
 		}

@@ -64,7 +64,9 @@ func brokenImport(view checks.View, node *facts.Node, b facts.BrokenImport, name
 	switch {
 	case isVariable:
 		f.Summary, f.Got = variable+" keeps "+b.Module+" from being imported", b.Because+": "+b.Error
-		f.Want = variable + " without the path that leads to another library or package"
+		if f.Want = variable + " without the path that leads to another library or package"; variable == "TORCH_LOGS" {
+			f.Want = "a value that torch accepts: TORCH_LOGS=help lists them"
+		}
 		f.Remedy = append(ranks.TakeOut(view, facts.Setting{Name: variable, Value: value}), fix.Note("remove the line that sets %s", fix.Variable(variable)))
 	case version != "":
 		if name != b.Module {
@@ -124,7 +126,10 @@ func lacksRequirements(view checks.View, node *facts.Node, of string) []checks.F
 		Summary:  fmt.Sprintf("%s cannot be imported without %s", of, strings.Join(distributions[:lacks], ", ")),
 		Got:      of + " " + version,
 		WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", modules[0]),
-		Remedy:   []fix.Command{remedy.Pip(view).Run("install %s", fix.List[fix.Name](" ", distributions))},
+		Remedy: []fix.Command{
+			remedy.Pip(view).Run("install %s", fix.List[fix.Name](" ", distributions)),
+			remedy.Pip(view).Run("install --force-reinstall --no-deps %s", fix.List[fix.Name](" ", distributions)).Remark("if pip calls them already satisfied, because only their files are gone").As(fix.Or),
+		},
 	}
 	if missing == nil {
 		f.Verdict = checks.Warn

@@ -33,7 +33,9 @@ func parseAccelerate(p program, deepspeed string, around Surroundings) (Typed, e
 	}
 	var t Typed
 	switch {
-	case a.cpu, a.isSimple():
+	case a.cpu:
+		return Typed{}, refuseAccelerate("", "with --cpu, or use_cpu in its configuration, this starts one process that connects to no other node: replace it with --multi_gpu, which also trains on CPUs")
+	case a.isSimple():
 		return Typed{}, refuseAccelerate("", "this starts one process that connects to no other node (without --use_deepspeed or --multi_gpu, on the command line or as distributed_type in its configuration): add the one that you want")
 	case a.tpu:
 		return Typed{}, refuseAccelerate("", "preflight does not support TPUs: start the training without preflight")
@@ -82,6 +84,16 @@ func (a *accelerateArgs) perMachine() (int, error) {
 	return n, nil
 }
 
+// unevenNotes warns about processes that accelerate does not start.
+func (a *accelerateArgs) unevenNotes() []hostfile.Note {
+	each, err := a.perMachine()
+	if err != nil || *a.processes == each*a.machines() {
+		return nil
+	}
+	return []hostfile.Note{{ID: "accelerate-uneven-processes", Message: fmt.Sprintf(
+		"--num_processes %d on %d machines leaves a remainder of %d: accelerate starts %d on each and ignores the rest; use a multiple", *a.processes, a.machines(), *a.processes-each*a.machines(), each)}}
+}
+
 // deepSpeed returns the deepspeed command that accelerate starts, parsed as DeepSpeed parses it.
 //
 // Source: huggingface/accelerate 1.14, utils/launch.py, prepare_deepspeed_cmd_env.
@@ -114,10 +126,7 @@ func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed
 			return Typed{}, err
 		}
 		words = append(words, "--num_gpus", strconv.Itoa(each))
-		if left := *a.processes - each*a.machines(); left != 0 {
-			notes = append(notes, hostfile.Note{ID: "accelerate-uneven-processes", Message: fmt.Sprintf(
-				"--num_processes %d on %d machines leaves a remainder of %d: accelerate starts %d on each and ignores the rest; use a multiple", *a.processes, a.machines(), left, each)})
-		}
+		notes = append(notes, a.unevenNotes()...)
 	}
 	if a.ip != "" {
 		words = append(words, "--master_addr", a.ip)
@@ -165,7 +174,9 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 		if err != nil {
 			return Typed{}, err
 		}
-		each = strconv.Itoa(n)
+		if each = strconv.Itoa(n); n < 1 {
+			return Typed{}, refuseAccelerate("AssertionError", "--num_processes %d is the total of all %d machines, so that each would start none: give at least one for each machine", *a.processes, a.machines())
+		}
 	}
 	run := torchrunArgs{nnodes: strconv.Itoa(a.machines()), perNode: each, backend: a.backend, conf: a.rdzvConf, redirects: "0", tee: "0", isModule: a.isModule, noPython: a.noPython}
 	port := a.masterPort()
@@ -185,7 +196,7 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 		return Typed{}, err
 	}
 	t.Script, t.Arguments, t.Interpreter = a.script, a.arguments, ranksPython(around)
-	t.Notes = append(t.Notes, logLevelNote(around)...)
+	t.Notes = append(append(t.Notes, a.unevenNotes()...), logLevelNote(around)...)
 	return t, nil
 }
 

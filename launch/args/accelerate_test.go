@@ -44,6 +44,7 @@ var accelerateCommands = []struct{ config, words, want string }{
 	{"distributed_type: DEEPSPEED\nhosts: 2\n", `train.py`, `ValueError: The config file at /hf/accelerate/default_config.yaml had unknown keys (['hosts']), please try upgrading your ´accelerate´ version or fix (and potentially remove) these keys from your config file.`},
 	{"", `--config_file gone.yaml train.py`, `FileNotFoundError: The passed configuration file ´gone.yaml´ does not exist. Please pass an existing file to ´accelerate launch´, or use the default one created through ´accelerate config´ and run ´accelerate launch´ without the ´--config_file´ argument.`},
 	{"", `--use_deepspeed --multi_gpu train.py`, `ValueError: You can only use one of ´--cpu´, ´--multi_gpu´, ´--tpu´, ´--use_deepspeed´, ´--use_fsdp´ at a time.`},
+	{"", `--multi_gpu --num_machines 3 --machine_rank 0 --main_process_ip h --num_processes 2 train.py`, `AssertionError`},
 	{"", `--multi_gpu --num_processes 1 train.py`, `ValueError: You need to use at least 2 processes to use ´--multi_gpu´.`},
 	{"distributed_type: MULTI_GPU\nnum_processes: 8\ngpu_ids: '0'\n", `train.py`, `ValueError: Less than two GPU ids were configured and tried to run on on multiple GPUs. Please ensure at least two are specified for ´--gpu_ids´, or use ´--gpu_ids='all'´.`},
 	{"", `--num_proc 8 train.py`, `Accelerate CLI tool: error: unrecognized arguments: --num_proc`},
@@ -89,7 +90,7 @@ func TestAccelerateOwnRefusals(t *testing.T) {
 		{"", "--multi_gpu --main_process_ip h --num_machines 2 --machine_rank 0 train.py", "without --num_processes accelerate takes the number of accelerators"},
 		{"", "--use_deepspeed --deepspeed_hostfile h --main_process_port 0 " + two + "train.py", "--main_process_port 0 means any free port"},
 		{"", "--tpu train.py", "preflight does not support TPUs"},
-		{"", "--cpu train.py", "this starts one process"},
+		{"", "--cpu train.py", "with --cpu, or use_cpu in its configuration, this starts one process"},
 		{"", "--num_processes 1 train.py", "this starts one process"},
 		{"distributed_type: 'NO'\n", "train.py", "this starts one process"},
 		{"distributed_type: MULTI_CPU\nnum_processes: 8\n", "train.py", "this starts one process"},
@@ -123,6 +124,7 @@ func TestAccelerateTraps(t *testing.T) {
 		{"--num_processes 15 --deepspeed_hostfile h", []string{"accelerate-writes-env", "accelerate-uneven-processes"}},
 		{"--num_processes 15 --deepspeed_hostfile h --deepspeed_inclusion_filter w1", []string{"accelerate-writes-env"}},
 		{"--num_processes 16 --deepspeed_multinode_launcher standard --main_process_ip h", nil},
+		{"--num_processes 15 --deepspeed_multinode_launcher standard --main_process_ip h", []string{"accelerate-uneven-processes"}},
 	} {
 		words := split(t, "accelerate launch --use_deepspeed --num_machines 2 --machine_rank 0 "+c.words+" train.py")
 		typed, err := Parse(words, "", bare)

@@ -233,8 +233,11 @@ func (a *torchrunArgs) rankNotes(t Typed) []hostfile.Note {
 		return []hostfile.Note{{ID: "node-rank-range", Message: fmt.Sprintf(
 			"node rank %d is outside the %d nodes' ranks, which start at 0: all nodes wait for the node whose rank is missing", rank, t.MaxNodes)}}
 	case a.nodeRank == nil && t.MaxNodes > 1:
-		return []hostfile.Note{{ID: "node-rank-missing", Message: fmt.Sprintf(
-			"without a node rank every node acts as node 0 of %d and waits for the others: give each node its own, from 0 to %d", t.MaxNodes, t.MaxNodes-1)}}
+		message := fmt.Sprintf("without a node rank every node acts as node 0 of %d and waits for the others: give each node its own, from 0 to %d", t.MaxNodes, t.MaxNodes-1)
+		if a.endpoint != "" {
+			message += ", or add --rdzv_backend=c10d, with which torchrun assigns the ranks"
+		}
+		return []hostfile.Note{{ID: "node-rank-missing", Message: message}}
 	}
 	return nil
 }

@@ -22,7 +22,8 @@ const afterImports = 2 * time.Second
 // importCode imports modules as a rank would, one after another. It leaves no core file if one of
 // them crashes. The directory of the launch is not searched: a module there that hides an installed
 // one is a fact of its own. For a module that fails, the code prints the file that raised the error,
-// and the last line of the error. It says nothing about modules that are not installed.
+// and the last line of the error, or the first of a ValueError, whose last line may list valid
+// values. It says nothing about modules that are not installed.
 const importCode = `import sys
 sys.path = [path for path in sys.path if path]
 out = sys.stdout.buffer
@@ -50,13 +51,13 @@ for name in sys.argv[1:]:
             at = at if code.co_filename[:1] == "<" else code.co_filename
             frames = frames.tb_next
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        say("failed", name, file or at, ": ".join([kind.__name__] + lines[-1:]))
+        say("failed", name, file or at, ": ".join([kind.__name__] + (lines[:1] if kind is ValueError else lines[-1:])))
 say("end")
 sys.modules["os"]._exit(0)
 `
 
-// misleading lists the variables that lead an import to other files.
-var misleading = []string{"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"}
+// misleading lists the variables that lead an import to other files, or end it (torch/_logging).
+var misleading = []string{"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "TORCH_LOGS"}
 
 // imports imports the modules that the launch imports and those of damaged packages, and returns the
 // ones that cannot be imported. If an import fails only because of a variable, imports names it. The

@@ -24,6 +24,8 @@ func TestImports(t *testing.T) {
 -- whole.py --
 -- half.py --
 raise ImportError("numpy.core.multiarray\n\nfailed to import\n")
+-- listing.py --
+raise ValueError("Invalid log settings: x, must be a list of\nnames\nValid settings:\nall, aot")
 -- cut.py --
 def f(
 -- crashes.py --
@@ -34,9 +36,10 @@ import nothing_like_it
 `)
 	t.Setenv("PYTHONPATH", dir)
 	damaged := []facts.Damage{{Package: "whole", Module: "whole"}, {Package: "half", Module: "half"}}
-	got := imports(t.Context(), machine.Options{Imports: []string{"half", "cut", "absent", "needs", "crashes", "never"}}, python, "/", nil)
+	got := imports(t.Context(), machine.Options{Imports: []string{"half", "listing", "cut", "absent", "needs", "crashes", "never"}}, python, "/", nil)
 	want := []facts.BrokenImport{
 		{Module: "half", File: dir + "/half.py", Error: "ImportError: failed to import"},
+		{Module: "listing", File: dir + "/listing.py", Error: "ValueError: Invalid log settings: x, must be a list of"},
 		{Module: "cut", File: dir + "/cut.py", Error: "SyntaxError: '(' was never closed (cut.py, line 1)"},
 		{Module: "needs", File: dir + "/needs.py", Error: "ModuleNotFoundError: No module named 'nothing_like_it'"},
 		{Module: "crashes", Error: "ended with signal: bus error and said nothing"},
