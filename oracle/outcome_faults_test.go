@@ -203,6 +203,8 @@ var commonFaults = []planted{
 	{name: "library-in-the-way", steps: sh("w2", "mkdir /root/lib; echo none >/root/lib/libstdc++.so.6; echo export LD_LIBRARY_PATH=/root/lib >>/root/.bashrc"), dies: "pdsh openmpi"},
 	{name: "address-space", limits: true, steps: change("w2", limit("as", 2<<30)), dies: "pdsh"},
 	{name: "python-home-here", env: []string{"PYTHONHOME=/nowhere"}, dies: "pdsh"},
+	{name: "standalone-of-one", steps: sh("w2", "echo export PET_STANDALONE=1 >>/root/.bashrc"), trains: "pdsh"},
+	{name: "log-settings-of-one", steps: sh("w2", "echo export TORCH_LOGS=+inductor_debug >>/root/.bashrc"), dies: "pdsh"},
 	{name: "python-path-of-one", steps: sh("w2", "mkdir -p /root/old/torch; echo 'raise ImportError' >/root/old/torch/__init__.py; echo export PYTHONPATH=/root/old >>/root/.bashrc"), trains: "pdsh mpich"},
 
 	{name: "script-broken", steps: sh("everywhere", `alone "$dir"; echo 'import (' >>"$dir/train.py"`), dies: "c10d pdsh"},
