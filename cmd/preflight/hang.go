@@ -29,8 +29,8 @@ func hangCommand() *cobra.Command {
 For the last one, hang watches the ranks for two seconds: what each waits for, its CPU time, and
 how much data its connections and files carry. hang also asks NCCL's RAS service, which NCCL 2.24 and
 newer have. If nothing moves, or with --stacks, hang also reads at which line of Python each rank
-is, on nodes with py-spy ("pip install py-spy"). hang stops and signals no process, and reads no values of variables. To see another
-user's ranks, log in as that user or as root.
+is, on nodes with py-spy ("pip install py-spy"). hang stops and signals no process, and reads no
+values of variables. To see another user's ranks, log in as that user or as root.
 
 Exit codes: 0 the job moves or has just started, 1 a rank or node is missing, misconfigured or
 keeps the others waiting, 2 the result is unknown or no job was found.`,
