@@ -136,8 +136,8 @@ func strongest(id string, verdicts []verdict) (own []verdict) {
 	return own
 }
 
-// Before returns the command that runs checks before a launch.
-func Before(checks []string) string {
+// CheckCommand returns the command that runs checks before a launch.
+func CheckCommand(checks []string) string {
 	command := "preflight -H hostfile --only " + strings.Join(checks, ",")
 	if strings.Contains(command, "gpu-computes") || strings.Contains(command, "collective") {
 		command += " --smoke" // these checks run only with it
@@ -151,7 +151,7 @@ func (f *finding) addChecks(checks []string, values map[string]string) {
 		return
 	}
 	f.Check = checks[0]
-	f.Command = Before(checks)
+	f.Command = CheckCommand(checks)
 	port, err := strconv.Atoi(values["port"])
 	if aboutMaster := checks[0] == "master-address" || slices.Contains(checks, "master-port-free") || slices.Contains(checks, "rendezvous"); !aboutMaster || err != nil {
 		return

@@ -18,7 +18,7 @@ const cpuFallback = "0.14.1"
 // CUDA_VISIBLE_DEVICES is set, it uses those in that variable. Its rendezvous is at 127.0.0.1
 // despite --master_addr. DeepSpeed's CPU accelerator counts the NUMA nodes that have processors, if
 // numactl is installed. For torchrun, the command gives the number of processes. Slots are nil if
-// nothing was counted.
+// nothing was counted, or if --num_gpus gives the number of ranks on the CPU.
 //
 // Source: deepspeed/launcher/runner.py, main, and accelerator/cpu_accelerator.py, device_count,
 // 0.19.8.

@@ -33,17 +33,17 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"indexed": func(s *explain.Signature) bool {
 		return s.Kind != explain.Context && s.Kind != explain.Success && s.Kind != explain.Alarm
 	},
-	"join":       strings.Join,
-	"before":     explain.Before,
-	"meaning":    meaning,
-	"plain":      explain.Plain,
-	"plainWord":  plainWord,
-	"plural":     text.Plural,
-	"sample":     sample,
-	"signatures": signaturesOf,
-	"stated":     statedAs,
-	"value":      Value,
-	"words":      func(name string) string { return strings.ReplaceAll(name, "_", " ") },
+	"join":         strings.Join,
+	"checkCommand": explain.CheckCommand,
+	"meaning":      meaning,
+	"plain":        explain.Plain,
+	"plainWord":    plainWord,
+	"plural":       text.Plural,
+	"sample":       sample,
+	"signatures":   signaturesOf,
+	"stated":       statedAs,
+	"value":        Value,
+	"words":        func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 }).ParseFS(pageFiles, "pages/*"))
 
 // Catalogue lists the checks with their severities and when each passes.

@@ -218,9 +218,9 @@ func leftRank(r envOfRanks) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// standalone fails for a node on which torchrun trains alone, whatever its options say.
+// standalone fails if a variable makes torchrun ignore the other nodes.
 //
-// Source: torch 2.15, torch/distributed/run.py, config_from_args, and argparse_util.py, check_env.
+// Source: torch 2.15, torch/distributed/run.py, run, and argparse_util.py, check_env.
 func standalone(r envOfRanks) []checks.Finding {
 	value := r.value("PET_STANDALONE")
 	if !r.view.Launch.Torchrun() || len(r.view.Launch.Hosts) < 2 || strings.Trim(value, "0") == "" {

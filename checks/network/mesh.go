@@ -70,8 +70,8 @@ func (m *meshCalls) absent() []checks.Finding {
 	return findings
 }
 
-// fewPorts warns about nodes whose kernel has fewer ports to give than the ranks may ask for. Every
-// rank listens on some of them, and every connection needs one. With c10d, node 0 cannot do without
+// fewPorts reports nodes whose kernel has fewer ports to give than the ranks may ask for. Every rank
+// listens on one and connects to the store from another, so a launch with fewer ports cannot work. With c10d, node 0 cannot do without
 // three ports and one for each rank: torchrun connects to its own store there, and the ranks' store
 // listens on a free port (torch 2.15, with gloo).
 func fewPorts(view checks.View) (findings []checks.Finding) {
@@ -92,7 +92,7 @@ func fewPorts(view checks.View) (findings []checks.Finding) {
 			}
 			if view.Launch.Rendezvous == launch.RendezvousC10d && node == first && ports < node.Slots+3 {
 				f.Verdict, f.WouldSee = checks.Fail, "The server socket has failed to listen on any local network address. port: 0 … EADDRINUSE"
-			} else if ports < 2*node.Slots { // every rank listens, and connects to the store
+			} else if ports < 2*node.Slots {
 				f.Verdict, f.WouldSee = checks.Fail, "The client socket has failed to connect … (errno: 99 - Cannot assign requested address)"
 			}
 			findings = append(findings, f)

@@ -64,7 +64,8 @@ func brokenImport(view checks.View, node *facts.Node, b facts.BrokenImport, name
 	switch {
 	case isVariable:
 		f.Summary, f.Got = variable+" keeps "+b.Module+" from being imported", b.Because+": "+b.Error
-		if f.Want = variable + " without the path that leads to another library or package"; variable == "TORCH_LOGS" {
+		f.Want = variable + " without the path that leads to another library or package"
+		if variable == "TORCH_LOGS" {
 			f.Want = "a value that torch accepts: TORCH_LOGS=help lists them"
 		}
 		f.Remedy = append(ranks.TakeOut(view, facts.Setting{Name: variable, Value: value}), fix.Note("remove the line that sets %s", fix.Variable(variable)))

@@ -182,7 +182,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 		}
 		notLaunched(report, rehearsal != "" && !isQuiet)
 		return verdictCode(report)
-	case wrongMachine(report) != "":
+	case wrongPlace(report) != "":
 		notLaunched(report, false)
 		return exitCode(exitTrouble)
 	}

@@ -131,11 +131,11 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 	return usage.WithHint(fmt.Errorf(`conflicts with the launch command after "--": %s`, strings.Join(given, ", ")), `give it to %s, after the "--"`, filepath.Base(command[0]))
 }
 
-// wrongMachine explains why starting the command on this machine would be useless, although the
+// wrongPlace explains why starting the command on this machine would be useless, although the
 // launch can work: the ranks run in a container, or the command must be started on every host, and
-// this machine is not a host of the launch. wrongMachine returns "" if the command may start on this
+// this machine is not a host of the launch. wrongPlace returns "" if the command may start on this
 // machine.
-func wrongMachine(r checks.Report) string {
+func wrongPlace(r checks.Report) string {
 	inside := func(n facts.Node) bool { return n.SSH != nil && n.SSH.Inside != nil }
 	if !r.Launch.Srun && slices.ContainsFunc(r.Nodes, inside) {
 		return "this command would run outside the container that --in enters: start it in the container; to check only, add --dry-run"
@@ -161,7 +161,7 @@ func startLaunch(command []string) error {
 // notLaunched reports why the launch was not started. If isProvable is true, it also says how to
 // prove that.
 func notLaunched(r checks.Report, isProvable bool) {
-	why := wrongMachine(r)
+	why := wrongPlace(r)
 	switch r.ExitCode {
 	case exitFail:
 		why = "a check failed"

@@ -15,8 +15,8 @@ import (
 	"preflight/launch"
 )
 
-// TestWrongMachine checks for which launches a command is not started on this machine.
-func TestWrongMachine(t *testing.T) {
+// TestWrongPlace checks for which launches a command is not started on this machine.
+func TestWrongPlace(t *testing.T) {
 	torchrun := launch.Prediction{Rendezvous: launch.RendezvousC10d, Hosts: make([]hostfile.Host, 2)}
 	slurm := torchrun
 	slurm.Srun = true
@@ -34,7 +34,7 @@ func TestWrongMachine(t *testing.T) {
 		"deepspeed for a container":         {checks.Report{Launch: deepspeed, Fleet: inside}, true},
 		"srun for a container":              {checks.Report{Launch: slurm, Fleet: inside}, false},
 	} {
-		if got := wrongMachine(test.report); (got != "") != test.wrong {
+		if got := wrongPlace(test.report); (got != "") != test.wrong {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
