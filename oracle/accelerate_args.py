@@ -8,7 +8,8 @@ and the text of the file config.yaml, "" for none. The answer is the result:
 
     refused      argparse's error, or an exception's class and text
     command      the program that it would start
-    torchrun     the options that it passes to torch.distributed.run
+    torchrun     the options that it passes to torch.distributed.run, if that
+                 accepts the number of processes
 """
 
 import contextlib
@@ -27,6 +28,7 @@ import torch
 from accelerate.commands import launch
 from accelerate.utils import launch as preparation
 from torch.distributed import run
+from torch.distributed.elastic.agent.server.api import WorkerSpec
 
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -44,6 +46,8 @@ class Start:
 def become_torchrun(args):
     text = {name: str(getattr(args, name)) for name in ("nnodes", "nproc_per_node", "rdzv_backend", "rdzv_endpoint", "node_rank", "master_addr", "master_port")}
     flags = {name: bool(getattr(args, name)) for name in ("module", "no_python")}
+    if text["nproc_per_node"].lstrip("-").isdigit():
+        WorkerSpec("", int(text["nproc_per_node"]), None, entrypoint="any")  # refuses fewer than one
     raise Launch({"torchrun": {**text, **flags, "script": args.training_script, "arguments": args.training_script_args}})
 
 
@@ -65,7 +69,7 @@ def answer(case):
         _, error, text = complaints.getvalue().rpartition("Accelerate launch command: error: ")
         return {"refused": (error + text).removesuffix("\n") or f"exit {end.code}"}
     except Exception as problem:  # the answer is whatever ends it
-        return {"refused": f"{type(problem).__name__}: {problem}"}
+        return {"refused": f"{type(problem).__name__}: {problem}".removesuffix(": ")}
     return {"refused": "nothing happened"}
 
 
