@@ -46,13 +46,21 @@ func TestRoll(t *testing.T) {
 
 // TestEndpointOfHangingJob checks that a store which answers is not blamed for a job that hangs.
 func TestEndpointOfHangingJob(t *testing.T) {
-	for want, r := range map[string]rendezvous.Report{
-		"FAIL  a store answers, but the job hangs at w1:29500": {Endpoint: "w1:29500", Verdict: checks.Fail},
-		"FAIL  this rendezvous cannot work: w1:29500":          {Endpoint: "w1:29500", Verdict: checks.Fail, Findings: []checks.Finding{{Check: "rendezvous", Verdict: checks.Fail}}},
+	for _, c := range []struct {
+		findings []checks.Verdict
+		want     string
+	}{
+		{nil, "FAIL  a store answers, but the job hangs at w1:29500"},
+		{[]checks.Verdict{checks.Unknown}, "FAIL  a store answers, but the job hangs at w1:29500"},
+		{[]checks.Verdict{checks.Unknown, checks.Fail}, "FAIL  this rendezvous cannot work: w1:29500"},
 	} {
+		r := rendezvous.Report{Endpoint: "w1:29500", Verdict: checks.Fail}
+		for _, verdict := range c.findings {
+			r.Findings = append(r.Findings, checks.Finding{Check: "rendezvous", Verdict: verdict})
+		}
 		var out strings.Builder
-		if err := EndpointText(&out, r, Style{}); err != nil || !strings.HasPrefix(out.String(), want+"\n") {
-			t.Errorf("%v\n got %s\nwant %s", err, out.String(), want)
+		if err := EndpointText(&out, r, Style{}); err != nil || !strings.HasPrefix(out.String(), c.want+"\n") {
+			t.Errorf("%v\n got %s\nwant %s", err, out.String(), c.want)
 		}
 	}
 }

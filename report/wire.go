@@ -192,7 +192,8 @@ func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 		checks.Fail:    "this rendezvous cannot work: ",
 		checks.Unknown: "unknown for some nodes: ",
 	}[r.Verdict]
-	if r.Verdict == checks.Fail && len(r.Findings) == 0 {
+	fails := func(f checks.Finding) bool { return f.Verdict == checks.Fail }
+	if r.Verdict == checks.Fail && !slices.ContainsFunc(r.Findings, fails) { // the job fails
 		headline = "a store answers, but the job hangs at "
 	}
 	p.line("%s  %s%s", p.colored(r.Verdict, Word(r.Verdict)), headline, text.Escape(r.Endpoint))
