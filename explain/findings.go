@@ -36,8 +36,7 @@ func (t *tally) finding(f Finding) *finding {
 func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	cause := *c.causes[id]
 	f := t.finding(Finding{Cause: id})
-	values := map[string]string{}
-	var advice []string
+	values, advice := map[string]string{}, []string(nil)
 	own := strongest(id, verdicts)
 	if len(own) > 0 {
 		// The headline comes from a message of the strongest kind: the first message with its own
@@ -50,9 +49,8 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		head := own[max(0, named)]
 		general := cause.Title
 		cause = head.signature.of(cause)
-		if title, ok := fill(cause.Title, with(t.valuesOf(head), "node", head.node), inWords); ok {
-			cause.Title = title
-		} else {
+		var ok bool
+		if cause.Title, ok = fill(cause.Title, with(t.valuesOf(head), "node", head.node), inWords); !ok {
 			cause.Title = general
 		}
 		advice = head.beside.Fix
@@ -66,10 +64,7 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		learn(values, t.valuesOf(v))
 		f.note(v)
 	}
-	f.Title = cause.Title
-	if f.Summary == "" {
-		f.Summary = cause.Title
-	}
+	f.Title, f.Summary = cause.Title, cmp.Or(f.Summary, cause.Title)
 	f.Hearsay = !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.cause == id && v.kind != Echo })
 	f.addChecks(cause.Checks, values)
 	if len(f.Nodes) > 0 {
@@ -83,12 +78,16 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		}
 		f.addFix(filled)
 		for _, word := range blanksIn(line, values) {
-			if put := word + " is " + tables().Blanks[word]; !slices.Contains(f.Where, put) {
-				f.Where = append(f.Where, put)
-			}
+			f.addBlank(word)
 		}
 	}
 	return f.Finding
+}
+
+func (f *finding) addBlank(word string) {
+	if put := word + " is " + tables().Blanks[word]; !slices.Contains(f.Where, put) {
+		f.Where = append(f.Where, put)
+	}
 }
 
 // addFix adds a line to the fixes. The first line that changes something is the fix, and each later
@@ -138,11 +137,20 @@ func strongest(id string, verdicts []verdict) (own []verdict) {
 
 // CheckCommand returns the command that runs checks before a launch.
 func CheckCommand(checks []string) string {
-	command := "preflight -H hostfile --only " + strings.Join(checks, ",")
+	hosts, launch := " -H hostfile", ""
+	if len(NeedCommand(checks)) > 0 {
+		hosts, launch = "", " -- COMMAND" // most launch commands name their hosts
+	}
+	command := "preflight" + hosts + " --only " + strings.Join(checks, ",")
 	if strings.Contains(command, "gpu-computes") || strings.Contains(command, "collective") {
 		command += " --smoke" // these checks run only with it
 	}
-	return command
+	return command + launch
+}
+
+// NeedCommand returns those of the checks that examine what the launch command names.
+func NeedCommand(checks []string) []string {
+	return slices.DeleteFunc(slices.Clone(checks), func(check string) bool { return !slices.Contains(tables().OfCommand, check) })
 }
 
 // addChecks sets the checks and the command that find the cause before the next launch.
@@ -152,6 +160,10 @@ func (f *finding) addChecks(checks []string, values map[string]string) {
 	}
 	f.Check = checks[0]
 	f.Command = CheckCommand(checks)
+	if len(NeedCommand(checks)) > 0 { // the command also says where the ranks meet
+		f.addBlank("COMMAND")
+		return
+	}
 	port, err := strconv.Atoi(values["port"])
 	if aboutMaster := checks[0] == "master-address" || slices.Contains(checks, "master-port-free") || slices.Contains(checks, "rendezvous"); !aboutMaster || err != nil {
 		return
@@ -166,9 +178,7 @@ func (f *finding) addChecks(checks []string, values map[string]string) {
 
 // of returns a cause in which the message's own title, checks and fixes replace those of the cause.
 func (s *Signature) of(cause Cause) Cause {
-	if s.Title != "" {
-		cause.Title = s.Title
-	}
+	cause.Title = cmp.Or(s.Title, cause.Title)
 	if s.Checks != nil {
 		cause.Checks = s.Checks
 	}
@@ -222,21 +232,19 @@ type folded struct {
 	alike map[string]*finding
 }
 
+func (t *tally) folded() folded { return folded{t: t, alike: map[string]*finding{}} }
+
 func (f *folded) add(v verdict) {
 	alike, _, _ := strings.Cut(v.exception, ":")
 	summary := v.exception
 	if v.signature != nil {
 		alike = v.signature.ID
-		if filled, ok := fill(v.signature.Summary, with(v.values, "node", v.node), inWords); ok {
-			summary = filled
-		} else {
+		var ok bool
+		if summary, ok = fill(v.signature.Summary, with(v.values, "node", v.node), inWords); !ok {
 			summary = Plain([]string{v.signature.Summary})[0]
 		}
 	}
 	if f.alike[alike] == nil {
-		if f.alike == nil {
-			f.alike = map[string]*finding{}
-		}
 		f.alike[alike] = f.t.finding(Finding{Summary: summary})
 		f.all = append(f.all, f.alike[alike])
 	}

@@ -33,7 +33,7 @@ func (c *Catalogue) judge(t *tally) Report {
 		r.Causes = append(r.Causes, c.finding(t, cause, verdicts))
 	}
 	blamed := slices.Clone(roots)
-	own, noise, consequences := folded{t: t}, folded{t: t}, folded{t: t}
+	own, noise, consequences := t.folded(), t.folded(), t.folded()
 	for _, v := range verdicts {
 		switch {
 		case v.kind == Noise:
@@ -71,9 +71,7 @@ func (c *Catalogue) judge(t *tally) Report {
 func (t *tally) verdicts() []verdict {
 	all := make([]verdict, 0, len(t.occurrences))
 	for _, h := range t.occurrences {
-		if h.node == "" {
-			h.node = t.homes.of(h.event)
-		}
+		h.node = cmp.Or(h.node, t.homes.of(h.event))
 		all = append(all, t.verdict(h))
 	}
 	t.together(all)

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -115,9 +116,7 @@ func (n *networks) summary() []Network {
 	for _, g := range n.order {
 		inFile[g.file] = true
 		g.finish()
-		if g.NCCL == "" {
-			g.NCCL = n.versions[g.file]
-		}
+		g.NCCL = cmp.Or(g.NCCL, n.versions[g.file])
 	}
 	all := n.order
 	for _, file := range slices.Sorted(maps.Keys(n.versions)) {

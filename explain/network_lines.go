@@ -4,6 +4,7 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,9 +142,7 @@ func release(text string) string {
 }
 
 func (g *gathered) ownVersion(rest string) {
-	if g.NCCL == "" {
-		g.NCCL = release(rest)
-	}
+	g.NCCL = cmp.Or(g.NCCL, release(rest))
 }
 
 // communicator reads messages such as "0x55d0 rank 0 nRanks 4 nNodes 2 localRanks 2 localRank 0

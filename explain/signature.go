@@ -132,6 +132,7 @@ var tables = sync.OnceValue(func() (t struct {
 	Launchers         map[string]struct{ Prints, Frame *regexp.Regexp }
 	Looks, Incomplete *regexp.Regexp
 	Blanks            map[string]string
+	OfCommand         []string `yaml:"of_command"`
 	Segments          map[uint64]string
 }) {
 	if err := decode(data, "tables.yaml", &t); err != nil {

@@ -185,6 +185,8 @@ func replaced(word string) []string {
 	switch {
 	case word == "…" || word == "[-H" || word == "hostfile]":
 		return nil
+	case word == "COMMAND":
+		return []string{"deepspeed", "train.py"}
 	case word == "ID":
 		return []string{"shm-size"}
 	case placeholder.MatchString(word) && strings.Contains(word, ":"):

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -203,6 +204,9 @@ func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report,
 	if len(only) == 0 {
 		fmt.Fprintln(os.Stderr, "preflight: no check covers what was found in the log, so preflight runs none")
 		return nil, nil
+	}
+	if blind := explain.NeedCommand(only); len(blind) > 0 {
+		fmt.Fprintf(os.Stderr, "preflight: not checked: %s, because explain does not have the launch command. Run %s\n", strings.Join(blind, ", "), explain.CheckCommand(blind))
 	}
 	c.Only, c.Skip = only, nil
 	if port := r.Causes[0].MasterPort; port != 0 && !cmd.Flags().Changed("master_port") {
