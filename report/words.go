@@ -463,7 +463,7 @@ func (w Words) Usable() string {
 	case nodes.Good == nil:
 		return "none"
 	}
-	return w.briefly(nodes.Good) + " (--good-hosts FILE writes a hostfile of them)"
+	return w.briefly(nodes.Good) + " (--good-hosts FILE writes them into a hostfile)"
 }
 
 // failingChecks returns the checks of the problems in their order.

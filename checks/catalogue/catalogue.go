@@ -156,6 +156,15 @@ func NotCovered(outcomes []checks.Outcome) string {
 		left = append(left, "GPU compute")
 	}
 	var all []string
+	skipped := func(check checks.Check, reason string) bool {
+		return slices.ContainsFunc(outcomes, func(o checks.Outcome) bool { return o.Check == check.ID && o.Reason == reason })
+	}
+	if skipped(launcher.ScriptSame, launcher.NoCommand) {
+		if skipped(host.AcceptBacklog, host.NoRanks) {
+			all = append(all, "GPUs, CPUs and memory for the ranks (-w NODE:8 gives a node 8 ranks)")
+		}
+		all = append(all, "the launch's script and what it imports (-- COMMAND)")
+	}
 	if left != nil {
 		all = append(all, strings.Join(left, ", ")+" (--smoke)")
 	}

@@ -156,3 +156,27 @@ func TestHealthyFleetIsHealthy(t *testing.T) {
 		}
 	}
 }
+
+// TestNotCovered checks that a run says so if it knew no launch command or no number of ranks.
+func TestNotCovered(t *testing.T) {
+	const ranks, script = "GPUs, CPUs and memory for the ranks (-w NODE:8 gives a node 8 ranks); ", "the launch's script and what it imports (-- COMMAND); "
+	const rest = "InfiniBand and RoCE traffic, GPU compute (--smoke); link speed (--throughput)"
+	for _, c := range []struct {
+		script string
+		slots  []int
+		want   string
+	}{
+		{"train.py", []int{0, 1}, rest},
+		{"", []int{0, 1}, script + rest},
+		{"", nil, ranks + script + rest},
+	} {
+		fleet := fleettest.Healthy(2)
+		fleet.Launch.Script = c.script
+		for i := range fleet.Launch.Hosts {
+			fleet.Launch.Hosts[i].Slots = c.slots
+		}
+		if got := NotCovered(judged(fleet, Catalogue...).Checks); got != c.want {
+			t.Errorf("%q with slots %v\n got %s\nwant %s", c.script, c.slots, got, c.want)
+		}
+	}
+}

@@ -138,6 +138,9 @@ func limitText(limit int64) string {
 	return fmt.Sprint(limit)
 }
 
+// NoRanks is the reason why accept-backlog examined nothing.
+const NoRanks = "the number of ranks is not known"
+
 var AcceptBacklog = checks.Check{
 	ID:       "accept-backlog",
 	Severity: checks.Warning,
@@ -150,7 +153,7 @@ var AcceptBacklog = checks.Check{
 func judgeBacklog(view checks.View) []checks.Finding {
 	world := view.Launch.WorldSize()
 	if world == 0 {
-		return checks.Skipped("the number of ranks is not known")
+		return checks.Skipped(NoRanks)
 	}
 	first, findings := names.NodeZero(view)
 	switch {

@@ -28,9 +28,12 @@ var ScriptSame = checks.Check{
 	Run:       judgeScript,
 }
 
+// NoCommand is the reason why script-same examined nothing.
+const NoCommand = "no launch command was given (preflight -- deepspeed …)"
+
 func judgeScript(view checks.View) []checks.Finding {
 	if view.Launch.Script == "" {
-		return checks.Skipped("no launch command was given (preflight -- deepspeed …)")
+		return checks.Skipped(NoCommand)
 	}
 	nodes := ranks.Nodes(view)
 	if len(nodes) == 1 && nodes[0].Files == nil { // the launching machine: Evaluate did not check whether it has the section
