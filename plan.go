@@ -137,7 +137,7 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 		typed.Hostfile = fromHere(flags.WorkDir, typed.Hostfile)
 		if p.Hostfile != "" || flags.Unlisted {
 			return flags, &launch.UsageError{Program: typed.Program,
-				Message: fmt.Sprintf(`-H or -w stands before "--", but the command reads a hostfile itself, %s: name the hosts there, or with its own --hostfile`, typed.Hostfile)}
+				Message: fmt.Sprintf(`-H or -w does not apply here, because the command reads its own hostfile, %s: name the hosts there, or add --hostfile FILE to the command`, typed.Hostfile)}
 		}
 		p.Hostfile, options.Hosts, options.Unlisted = typed.Hostfile, nil, false
 		p.Alone = !typed.HostfileGiven && absent(typed.Hostfile)

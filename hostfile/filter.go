@@ -78,7 +78,7 @@ func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
 	notes = append(notes, more...)
 	if len(active) == 1 && !f.ForceMulti && !isThisMachine(active[0].Name) {
 		notes = append(notes, Note{ID: "single-host-runs-here", Line: active[0].Line, Message: fmt.Sprintf(
-			"%s is the only host left, so DeepSpeed starts its ranks on the launching machine, without ssh, while the master address is still that of %[1]s: add --force_multi to run on %[1]s", active[0].Name)})
+			"only %s is left: DeepSpeed then starts the ranks on the launching machine and not on %[1]s, but they connect to %[1]s as their master; add --force_multi to run on %[1]s", active[0].Name)})
 	}
 	return active, notes, nil
 }

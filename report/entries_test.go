@@ -138,7 +138,7 @@ func TestDriftIsOneTable(t *testing.T) {
 	}
 	want := `3 nodes, 1 check failed
 
-FAIL  this launch will not work: 1 problem on w1; not as agreed: 1 problem on w2
+FAIL  this launch will not work: 1 problem on w1; does not match the policy or the baseline: 1 problem on w2
 
      CHECK            NODES        PROBLEM
   1  gpu-driver-same  w1           drivers differ

@@ -122,9 +122,9 @@ func on(f explain.Finding) string {
 }
 
 func (p *page) program(f explain.Finding) {
-	kind, words := "program error", "This came first. preflight knows no fault of the network, the driver or a launcher that prints it."
+	kind, words := "program error", "This error came first. It is not a known error of the network, the driver or a launcher: look for the cause in your program."
 	if f.Launcher != "" {
-		kind, words = "launcher error", "This came first. "+f.Launcher+" raised it, not the training program. preflight knows no fault of the network or the driver that prints it: check "+f.Launcher+"'s arguments and its installation on the node."
+		kind, words = "launcher error", "This error came first. "+f.Launcher+" raised it, not the training program. It is not a known error of the network or the driver: check "+f.Launcher+"'s arguments and its installation on the node."
 	}
 	p.line("\n%s  %s%s", p.colored(checks.Fail, Word(checks.Fail)), kind, text.Escape(on(f)))
 	p.wrapped("      ", words)

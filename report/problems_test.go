@@ -137,8 +137,8 @@ func TestChangeThatBreaksThePolicyIsOneProblem(t *testing.T) {
 		want     []string
 		says     string
 	}{
-		"both":         {[]checks.Finding{drift, stated}, []string{"1 expectation"}, "not as agreed: 1 problem on w2"},
-		"another node": {[]checks.Finding{drift, elsewhere}, []string{"1 expectation", "2 drift"}, "not as agreed: 2 problems on w[1-2]"},
+		"both":         {[]checks.Finding{drift, stated}, []string{"1 expectation"}, "does not match the policy or the baseline: 1 problem on w2"},
+		"another node": {[]checks.Finding{drift, elsewhere}, []string{"1 expectation", "2 drift"}, "does not match the policy or the baseline: 2 problems on w[1-2]"},
 	} {
 		r.Findings = c.findings
 		w := WordsOf(r)
@@ -175,13 +175,13 @@ func TestOneFactIsOneProblem(t *testing.T) {
 		"a failure": {cause(checks.Fail, "w2"), []Problem{{Mark: "1", Finding: checks.Finding{Check: "shm-size", Verdict: checks.Fail, Want: all, Fix: []string{"remount"}}}},
 			"this launch will not work: 1 problem on w2"},
 		"a warning": {cause(checks.Warn, "w2"), []Problem{{Mark: "1", Finding: checks.Finding{Check: "shm-size", Verdict: checks.Fail, Want: all, Fix: []string{"remount", "edit", "accept"}}}},
-			"not as agreed: 1 problem on w2"},
+			"does not match the policy or the baseline: 1 problem on w2"},
 		"a failure of more nodes": {cause(checks.Fail, "w1", "w2"), []Problem{{Mark: "1", Finding: checks.Finding{Check: "shm-size", Verdict: checks.Fail,
 			Want: strings.NewReplacer("wants:", "wants for w2:", "has:", "has for w2:").Replace(all), Fix: []string{"remount"}}}}, "this launch will not work: 1 problem on w[1-2]"},
 		"a warning of more nodes": {cause(checks.Warn, "w1", "w2"), []Problem{
 			{Mark: "1", Finding: checks.Finding{Check: "expectation", Verdict: checks.Fail, Want: stated.Want + "\nthe baseline has: shm.size 2 GiB", Fix: []string{"remount", "edit", "accept"}}},
 			{Mark: "!", Finding: checks.Finding{Check: "shm-size", Verdict: checks.Warn, Want: "at least 1 GiB", Fix: []string{"remount"}}},
-		}, "not as agreed: 1 problem on w2"},
+		}, "does not match the policy or the baseline: 1 problem on w2"},
 	} {
 		r := fleetOf("w1 w2 w3", "")
 		r.Verdict, r.Findings = checks.Fail, []checks.Finding{drift, stated, c.cause}

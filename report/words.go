@@ -201,11 +201,11 @@ func (w Words) Conclusion() string {
 	case r.Verdict == checks.Fail && count[checks.Fail] == 0:
 		line = text.Plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
 	case r.Verdict == checks.Fail && breaking == nil:
-		line = "not as agreed: " + w.problems(disagreeing)
+		line = "does not match the policy or the baseline: " + w.problems(disagreeing)
 	case r.Verdict == checks.Fail:
 		line = "this launch will not work: " + w.problems(breaking)
 		if disagreeing != nil {
-			line += "; not as agreed: " + w.problems(disagreeing)
+			line += "; does not match the policy or the baseline: " + w.problems(disagreeing)
 		}
 	case r.Verdict == checks.Unknown:
 		line = "cannot tell whether this launch will work"

@@ -384,7 +384,7 @@ func undoInterfaces(d topicChange) (commands []fix.Command) {
 			continue
 		}
 		now := d.node.Net.Interfaces[at].Name
-		commands = append(commands, fix.On("sudo ip link set dev %s name %s", fix.Name(now), fix.Name(old.Name)).Remark("until the next boot; before Linux 6.2 the interface must be down, so do not use ssh over it"))
+		commands = append(commands, fix.On("sudo ip link set dev %s name %s", fix.Name(now), fix.Name(old.Name)).Remark("until the next boot; Linux before 6.2 renames an interface only while it is down, so do not type this over an ssh connection through it"))
 		renamed = true
 	}
 	if renamed {

@@ -256,7 +256,7 @@ func (m *meshCalls) callsOf(node *facts.Node) *facts.Mesh {
 func (m *meshCalls) weighed(f checks.Finding, calls []proof.Attempt) checks.Finding {
 	if !slices.ContainsFunc(calls, m.isMade) {
 		f.Verdict = checks.Warn
-		f.WouldSee = "nothing, by chance: the gloo rank with the larger address connects to the other one, and these connections go the other way"
+		f.WouldSee = "nothing with these addresses: in gloo, the rank with the larger address opens the connection, and that direction works"
 	}
 	return f
 }

@@ -168,14 +168,19 @@ func (c Config) onlyHosts(saved *checks.Report) error {
 
 // selectChanges returns the changes that the scopes cover. If a scope covers no change,
 // selectChanges returns an error, and no change of any scope is accepted.
-func selectChanges(changes []checks.Change, scopes []agreement.Scope, file string) (wanted []checks.Change, err error) {
+func selectChanges(changes []checks.Change, scopes []agreement.Scope, file string) ([]checks.Change, error) {
 	names := text.Map(changes, func(c checks.Change) string { return cmp.Or(c.Fact, agreement.NodesTopic) })
+	var unchanged []string
 	for _, scope := range scopes {
 		if !slices.ContainsFunc(changes, scope.Covers) {
-			err = errors.Join(err, fmt.Errorf("--accept: %s has not changed since %s%s", scope.Name, file, usage.Meant(scope.Name, names)))
+			unchanged = append(unchanged, scope.Name)
 		}
 	}
-	if err != nil {
+	if unchanged != nil {
+		err := fmt.Errorf("--accept: not changed since %s: %s", file, text.List(unchanged))
+		if len(unchanged) == 1 {
+			err = fmt.Errorf("--accept: %s has not changed since %s%s", unchanged[0], file, usage.Meant(unchanged[0], names))
+		}
 		slices.Sort(names)
 		if names = slices.Compact(names); names == nil {
 			return nil, usage.WithHint(err, "nothing has changed since this baseline")

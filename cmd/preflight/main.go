@@ -89,13 +89,13 @@ func complain(w io.Writer, err error) {
 	}
 	fmt.Fprintf(w, "preflight: %s\n", printable(err.Error()))
 	if line, ok := errors.AsType[*hostfile.LineError](err); ok && line.DeepSpeed != "" {
-		fmt.Fprintf(w, "  deepspeed would say: %s\n", printable(line.DeepSpeed))
+		fmt.Fprintf(w, "  what deepspeed prints in this case: %s\n", printable(line.DeepSpeed))
 	}
 	if filter, ok := errors.AsType[*hostfile.FilterError](err); ok && filter.DeepSpeed != "" {
-		fmt.Fprintf(w, "  deepspeed would say: %s\n", printable(filter.DeepSpeed))
+		fmt.Fprintf(w, "  what deepspeed prints in this case: %s\n", printable(filter.DeepSpeed))
 	}
 	if misused, ok := errors.AsType[*launch.UsageError](err); ok && misused.Original != "" {
-		fmt.Fprintf(w, "  %s would say: %s\n", misused.Program, printable(misused.Original))
+		fmt.Fprintf(w, "  what %s prints in this case: %s\n", misused.Program, printable(misused.Original))
 	}
 	if hint, ok := errors.AsType[*usage.Error](err); ok {
 		fmt.Fprintf(w, "  %s\n", secret.Hide(hint.Hint))

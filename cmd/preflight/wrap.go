@@ -144,7 +144,7 @@ func wrongPlace(r checks.Report) string {
 	if !byHand || len(r.Launch.Hosts) < 2 || r.LaunchedFrom != "" {
 		return ""
 	}
-	return fmt.Sprintf("this command must be started on each of the %d nodes, and this machine is none of them: start it there, or in a Slurm job by srun; to check only, add --dry-run", len(r.Launch.Hosts))
+	return fmt.Sprintf("this command must be started on each of the %d nodes, and this machine is not one of them: log in to each node and start it there, or start it with srun in a Slurm job; to only check, add --dry-run", len(r.Launch.Hosts))
 }
 
 // startLaunch replaces this process with the launch and does not change the launch's arguments. It

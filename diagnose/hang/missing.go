@@ -116,8 +116,8 @@ func (j *job) absent() (findings []checks.Finding) {
 				Summary: "no process of this job runs there: its launcher was not started or has ended",
 				Got:     j.missingRanks(),
 				Remedy: []fix.Command{
-					fix.Here("preflight -H hostfile").Remark("shows what keeps a launcher from starting there"),
-					fix.Note("Read that node's last lines in the output of the launch: pdsh begins them with the node's name."),
+					fix.Here("preflight -H hostfile").Remark("then start the launcher there; this shows what would keep it from starting"),
+					fix.Note("Read that node's last lines in the output of the launch. pdsh begins each line with the name of its node."),
 				},
 			})
 		}

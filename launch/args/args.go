@@ -179,6 +179,8 @@ func script(name string, words []string) (program, error) {
 		return program{kind: launch.ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
 	case "ray":
 		return program{}, &launch.UsageError{Program: name, Message: "it starts no ranks itself: Ray runs the job on a node that Ray chooses, and starts the workers where it has room: check the hosts without a command, as in preflight -H hostfile"}
+	case "chrt", "ionice", "nice", "nohup", "numactl", "setsid", "stdbuf", "taskset", "time", "timeout":
+		return program{}, &launch.UsageError{Program: name, Message: fmt.Sprintf("it starts another command: put it before preflight, as in %s … preflight -- deepspeed …", name)}
 	case "env":
 		return program{}, &launch.UsageError{Program: name, Message: "preflight knows none of its options: write NAME=value … deepspeed …, or set the variables before preflight itself, which hands them on"}
 	}
@@ -212,7 +214,7 @@ func wayOut(name string) string {
 			return fmt.Sprintf(": did you mean %q?", meant)
 		}
 	}
-	return ": begin the command with " + understood
+	return ": begin the command with " + understood + ", or with srun, bash SCRIPT, llamafactory-cli, swift or axolotl"
 }
 
 func module(python, name string, words []string) (program, error) {

@@ -113,7 +113,7 @@ func (s *shellScript) notPlain(why string) error {
 	if s.line > 0 {
 		at = fmt.Sprintf("%s:%d", s.name, s.line)
 	}
-	return &launch.UsageError{Program: at, Message: why + `: write "preflight --" before the launch command inside the script, where the shell has already expanded it`}
+	return &launch.UsageError{Program: at, Message: why + `: write "preflight --" before the launch command in the script`}
 }
 
 // emptied returns an error that names the empty variables of a launch command. It returns nil if
@@ -143,11 +143,11 @@ func (s *shellScript) emptied(command []string) error {
 func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 	s.line = stmt.Pos().Line()
 	if stmt.Background || stmt.Negated || stmt.Coprocess || stmt.Disown {
-		return nil, s.notPlain("a command after \"!\", or before \"&\", does more than run one command")
+		return nil, s.notPlain("it has a command after \"!\" or before \"&\"")
 	}
 	for _, redirect := range stmt.Redirs { // redirecting output to a log does not affect the launch
 		if !slices.Contains([]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.DplOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll}, redirect.Op) {
-			return nil, s.notPlain(fmt.Sprintf("%q makes the shell do more than run one command", redirect.Op))
+			return nil, s.notPlain(fmt.Sprintf("%q does more than run one command, and preflight does not run a shell", redirect.Op))
 		}
 	}
 	switch command := stmt.Cmd.(type) {
@@ -166,7 +166,7 @@ func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 		}
 		return first, err
 	}
-	return nil, s.notPlain("this makes the shell do more than run one command")
+	return nil, s.notPlain("this does more than run one command, and preflight does not run a shell")
 }
 
 // call reads a command and the variable assignments before it.

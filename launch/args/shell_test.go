@@ -69,7 +69,7 @@ func TestScriptWithEmptyVariables(t *testing.T) {
 		{"torchrun \\\n  --nnodes $NNODES \\\n  --max-restarts 2 train.py", "torchrun: --nnodes needs a value; write a value that begins with a hyphen as --nnodes=-…; $NNODES of run.sh:2 is empty"},
 		{"A=$B\ntorchrun --nnodes=$A --node_rank=$RANK train.py", `torchrun: --node-rank/--node_rank takes a whole number, not ""; $A of run.sh:2, $RANK of run.sh:2 are empty`},
 		{"M=$NONE\ntorchrun --nope train.py", ""}, // the error is reported when the command is parsed
-		{"ENDS=(1)\nENDS+=x torchrun train.py", `run.sh:2: it appends a string to a list: write "preflight --" before the launch command inside the script, where the shell has already expanded it`},
+		{"ENDS=(1)\nENDS+=x torchrun train.py", `run.sh:2: it appends a string to a list: write "preflight --" before the launch command in the script`},
 		{"NNODES=2\nexport NNODES\nswift sft $MORE --model x", ""},
 	} {
 		come, err := ran("bash run.sh", c.script)
@@ -102,12 +102,12 @@ func TestScriptIsNotPlain(t *testing.T) {
 		{"torchrun --rdzv_id $RANDOM train.py", "run.sh:1: only the shell knows the computed value"},
 		{"torchrun train.py <(cat a)", "run.sh:1: only the shell knows the computed value"},
 		{"torchrun train.py data/*.json", "run.sh:1: only the shell knows which files data/*.json matches"},
-		{"A=1\nif [ $A = 1 ]; then\ntorchrun train.py\nfi", "run.sh:2: this makes the shell do more"},
-		{"declare -A A", "run.sh:1: this makes the shell do more"},
+		{"A=1\nif [ $A = 1 ]; then\ntorchrun train.py\nfi", "run.sh:2: this does more than run one command"},
+		{"declare -A A", "run.sh:1: this does more than run one command"},
 		{"A[2]=b", "run.sh:1: it sets something other than plain variables and lists"},
 		{"A=([2]=b)", "run.sh:1: it sets single elements of a list"},
-		{"torchrun train.py &", "run.sh:1: a command after"},
-		{"torchrun train.py < in", `run.sh:1: "<" makes the shell do more`},
+		{"torchrun train.py &", "run.sh:1: it has a command after"},
+		{"torchrun train.py < in", `run.sh:1: "<" does more than run one command`},
 		{"A=1\necho 'a\nb", "run.sh:2: reached EOF without closing quote"},
 		{"echo hello", "run.sh: it starts no launch"},
 	} {

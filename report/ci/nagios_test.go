@@ -33,7 +33,7 @@ func TestNagios(t *testing.T) {
 		"interrupted": "PREFLIGHT UNKNOWN - cannot tell whether this launch will work (interrupted: this is what is known so far) | ",
 		"long": "PREFLIGHT CRITICAL - this launch will not work: 102 problems on all 4 nodes: w4: nothing listens on port 22: connection refused (ssh-reach); w[2-3]: /dev/shm is too small for the ranks on this node, so NCCL cannot make its shared memory segments: 64 MiB (shm-size); " +
 			strings.Repeat("w1,nodenodenodenodenodenodenodenodenodenodenodenodenodenode…: too small (shm-size); ", 4) + "and 98 more | ",
-		"waiving": "PREFLIGHT CRITICAL - this launch will not work: 2 problems on w[2-4]; not as agreed: 1 problem on w3: w4: nothing listens on port 22: connection refused (ssh-reach); w[2-3]: /dev/shm is too small for the ranks on this node, so NCCL cannot make its shared memory segments: 64 MiB (shm-size); w3: net.mtu is not what the policy states (expectation); " +
+		"waiving": "PREFLIGHT CRITICAL - this launch will not work: 2 problems on w[2-4]; does not match the policy or the baseline: 1 problem on w3: w4: nothing listens on port 22: connection refused (ssh-reach); w[2-3]: /dev/shm is too small for the ranks on this node, so NCCL cannot make its shared memory segments: 64 MiB (shm-size); w3: net.mtu is not what the policy states (expectation); " +
 			"w1: python: no answer within 5s (python-same, torch-same); all 4 nodes: a hostile \\x1b[31mvalue\\u202e and tab (env-sane) (2 waived) | nodes=4;;;0 reached=3;;;0;4 passed=1;;;0;9 failed=2;;;0;9 warned=1;;;0;9 unknown=3;;;0;9 waived=2;;;0 time=0.420s;;;0\n",
 		"hostile": "PREFLIGHT CRITICAL - this launch will not work: 1 problem on ",
 	} {

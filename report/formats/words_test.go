@@ -33,10 +33,10 @@ func TestConclusion(t *testing.T) {
 		report checks.Report
 		want   string
 	}{
-		"a baseline":                {failed("drift"), "not as agreed: 1 problem on w1"},
-		"a policy and a baseline":   {failed("policy", "expectation", "drift"), "not as agreed: 3 problems on w1"},
-		"a baseline, and a warning": {warned, "not as agreed: 1 problem on w1"},
-		"a baseline, and more":      {failed("drift", "shm-size"), "this launch will not work: 1 problem on w1; not as agreed: 1 problem on w1"},
+		"a baseline":                {failed("drift"), "does not match the policy or the baseline: 1 problem on w1"},
+		"a policy and a baseline":   {failed("policy", "expectation", "drift"), "does not match the policy or the baseline: 3 problems on w1"},
+		"a baseline, and a warning": {warned, "does not match the policy or the baseline: 1 problem on w1"},
+		"a baseline, and more":      {failed("drift", "shm-size"), "this launch will not work: 1 problem on w1; does not match the policy or the baseline: 1 problem on w1"},
 		"only warnings":             {reporttest.Strict(), "1 warning, and --strict makes warnings fail"},
 	} {
 		if got := report.WordsOf(c.report).Conclusion(); got != c.want {
@@ -46,7 +46,7 @@ func TestConclusion(t *testing.T) {
 	drifted := failed("drift")
 	for _, name := range []string{"text", "html", "markdown", "github", "nagios"} {
 		f, _ := Of(name)
-		if text := rendered(t, f, drifted, report.Style{}); !strings.Contains(text, "not as agreed: 1 problem on w1") || strings.Contains(text, "will not work") {
+		if text := rendered(t, f, drifted, report.Style{}); !strings.Contains(text, "does not match the policy or the baseline: 1 problem on w1") || strings.Contains(text, "will not work") {
 			t.Errorf("%s says something else:\n%s", name, text)
 		}
 	}
