@@ -220,6 +220,9 @@ func (w Words) party(fact string, g, other checks.FactGroup, whole bool) string 
 // entries that the other group lacks.
 func cutValue(fact string, g, other checks.FactGroup, whole bool) string {
 	value := Value(fact, g.Value)
+	if value == Value(fact, other.Value) { // two sizes that differ by a few bytes
+		value = string(g.Value)
+	}
 	if own, ok := Beyond(g, other); ok && len(value) > longestValue && !whole {
 		value = own
 	}

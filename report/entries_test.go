@@ -66,6 +66,16 @@ func TestEntriesAreWholeWithVerbose(t *testing.T) {
 	}
 }
 
+// TestSizesThatLookEqual checks that two sizes which round to the same text are shown in bytes.
+func TestSizesThatLookEqual(t *testing.T) {
+	r := reporttest.Failing()
+	r.Diff = []checks.FactDiff{{Fact: "shm.size", Groups: []checks.FactGroup{group("12884901888", "w1"), group("12884901000", "w2")}}}
+	var out bytes.Buffer
+	if err := Text(&out, r, Style{Verbose: true}); err != nil || !strings.Contains(out.String(), "12884901888") || !strings.Contains(out.String(), "12884901000") {
+		t.Errorf("%v:\n%s", err, &out)
+	}
+}
+
 // TestQuietSaysWhyItCannotTell checks that quiet mode still prints why the verdict is unknown.
 func TestQuietSaysWhyItCannotTell(t *testing.T) {
 	r := reporttest.Passing()

@@ -77,6 +77,7 @@ or a log could not be read.`,
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
 	judgeFlags(cmd, plainFormats)
+	cmd.Flags().Lookup("output").Usage = "write the report to FILE: as JSON if its name ends with .json, otherwise as text"
 	cmd.Flags().Lookup("hostfile").Usage = "run the checks that explain names, on the nodes in this DeepSpeed hostfile"
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "python", "accelerator", "timeout", "format", "output", "verbose", "progress", "quiet")
 	return cmd

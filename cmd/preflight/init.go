@@ -34,8 +34,9 @@ func initCommand() *cobra.Command {
 		Long: `Write a starter preflight.yaml with your team's requirements, based on the nodes' current
 state. Versions, sizes and MTUs that are the same on all nodes become requirements. Values
 that differ between nodes are commented out. init also writes the flags that you give it,
-and the Python interpreter that has torch. It then prints what a run with this policy would
-report now. init never overwrites a file.
+its settings in the environment, such as PREFLIGHT_ACCELERATOR, and the Python interpreter
+that has torch. It then prints what a run with this policy would report now. init never
+overwrites a file.
 
 Exit codes: 0 the file was written, 2 it was not written or lacks some nodes.`,
 		Example: `  preflight init -H hostfile
@@ -156,12 +157,19 @@ func hasTorch(seen checks.Report) bool {
 var ofOneRun = []string{"hostfile", "hosts", "include", "exclude", "num_nodes", "num_gpus", "force_multi", "jobid", "callback", "meet_listen", "meet_token_file", "timeout", "progress", "quiet", "output"}
 
 // settingsToKeep returns the settings without which a later run would check another launch than
-// this run: the flags that were typed, and the interpreter.
+// this run: the flags that were typed, the settings in the environment, and the interpreter.
 func (c Config) settingsToKeep(cmd *cobra.Command, seen checks.Report) (kept []report.PolicySetting) {
 	for _, s := range settings(cmd.Root()) {
 		flag := cmd.Flags().Lookup(s.key)
-		if flag != nil && flag.Changed && s.key != "python" && !slices.Contains(ofOneRun, s.key) {
-			kept = append(kept, report.PolicySetting{Key: s.key, Value: flag.Value.String()})
+		if flag == nil || s.key == "python" || slices.Contains(ofOneRun, s.key) {
+			continue
+		}
+		value := os.Getenv(variable(s.key))
+		if flag.Changed {
+			value = flag.Value.String()
+		}
+		if value != "" {
+			kept = append(kept, report.PolicySetting{Key: s.key, Value: value})
 		}
 	}
 	switch python := cmp.Or(c.Python, seen.Launch.Interpreter); {
