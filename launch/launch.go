@@ -76,6 +76,7 @@ type Options struct {
 	// RdzvEndpoint is torchrun's host[:port], for every backend but deepspeed.
 	Rendezvous   string
 	RdzvEndpoint string
+	RdzvID       string // torchrun's --rdzv-id, "" without one
 	// SlurmJob means that the command will be typed inside a Slurm job, although preflight checks
 	// it outside the job.
 	SlurmJob bool
@@ -148,9 +149,10 @@ type Prediction struct {
 	// hostfile.
 	Excluded []string `json:"left_out,omitempty"`
 	// Rendezvous is how the ranks find each other: deepspeed, static, c10d or another backend of
-	// torchrun; "" means deepspeed. RdzvEndpoint is torchrun's endpoint.
+	// torchrun; "" means deepspeed. RdzvEndpoint is torchrun's endpoint, and RdzvID the run ID on its command line.
 	Rendezvous   string `json:"rendezvous"`
 	RdzvEndpoint string `json:"rdzv_endpoint,omitempty"`
+	RdzvID       string `json:"rdzv_id,omitempty"`
 	// Accelerator is cuda or cpu. With cpu a slot is a process. AcceleratorAssumed means that
 	// nothing names the accelerator, see [Prediction.Resolved].
 	Accelerator        string `json:"accelerator"`
@@ -290,6 +292,7 @@ func (r runner) prediction() Prediction {
 		WorkDir:            r.WorkDir,
 		Rendezvous:         cmp.Or(r.Rendezvous, RendezvousDeepSpeed),
 		RdzvEndpoint:       r.RdzvEndpoint,
+		RdzvID:             r.RdzvID,
 		Script:             r.Script,
 		Module:             r.Module,
 		ByModule:           r.ByModule,

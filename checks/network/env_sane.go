@@ -123,25 +123,34 @@ var EnvSame = checks.Check{
 	Run:      judgeSameEnv,
 }
 
+// runID is the variable that names torchrun's run if the command has no --rdzv_id.
+const runID = "PET_RDZV_ID"
+
 var compared = []string{"NCCL", "TORCH", "GLOO", "TP", "UCX", "FI", "CUDA"}
 
 func judgeSameEnv(view checks.View) []checks.Finding {
 	names := map[string]bool{}
+	meetByID := view.Launch.Rendezvous == launch.RendezvousC10d && view.Launch.RdzvID == ""
 	for _, node := range view.Nodes {
 		for _, s := range ranks.Settings(view, node) {
-			names[s.Name] = names[s.Name] || slices.Contains(compared, prefixOf(s.Name))
+			names[s.Name] = names[s.Name] || slices.Contains(compared, prefixOf(s.Name)) || s.Name == runID && meetByID
 		}
 	}
-	settings := map[string][]compare.Comparison{} // comparisons by the consequence of a difference; "" stands for an error
+	settings := map[string][]compare.Comparison{} // comparisons by the consequence of a difference
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !names[name] || tables().MayDiffer[name] || endsRanks(view, name) {
 			continue // env-sane reports a value that ends the ranks
 		}
-		wouldSee := ""
-		if why := ranks.Unread(view, name); why != "" {
+		wouldSee := "" // that of the check, which is NCCL's
+		switch why := ranks.Unread(view, name); {
+		case why != "":
 			wouldSee = "nothing: " + why
-		} else if !tables().MustAgree[name] {
+		case !tables().MustAgree[name]:
 			wouldSee = "nothing for certain: the ranks have different settings"
+		case name == runID:
+			wouldSee = "RendezvousTimeoutError: launchers with different run IDs wait for each other"
+		case prefixOf(name) != "NCCL":
+			wouldSee = "a hang, or a rank that dies, when the ranks connect"
 		}
 		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return ranks.Env(view, n).Get(name).Value })
 		settings[wouldSee] = append(settings[wouldSee], value)
@@ -149,8 +158,9 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	for _, wouldSee := range slices.Sorted(maps.Keys(settings)) {
 		for _, f := range settingFindings(view, settings[wouldSee]) {
-			if wouldSee != "" {
-				f.Verdict, f.WouldSee = checks.Warn, wouldSee
+			f.WouldSee = wouldSee
+			if strings.HasPrefix(wouldSee, "nothing") {
+				f.Verdict = checks.Warn
 			}
 			findings = append(findings, f)
 		}

@@ -31,7 +31,7 @@ func Unread(view checks.View, name string) string {
 	switch prefix, _, _ := strings.Cut(name, "_"); {
 	case prefix == "NCCL" && !UsesNCCL(view) && !asksForGPUs:
 		return "NCCL is not used with accelerator cpu"
-	case prefix == "GLOO" && !UsesGloo(view):
+	case (prefix == "GLOO" || strings.HasPrefix(name, "TORCH_GLOO_")) && !UsesGloo(view):
 		return "gloo is used only if the script creates a gloo group"
 	case prefix == "TP":
 		return "tensorpipe is used only if the script uses RPC"

@@ -66,7 +66,7 @@ func TestFrameworks(t *testing.T) {
 			"FORCE_TORCHRUN": "true", "RDZV_ID": "a", "NNODES": "2", "MIN_NNODES": "1", "MAX_NNODES": "3", "MASTER_ADDR": "w1", "MASTER_PORT": "29600",
 		}, func(o *launch.Options) {
 			o.Framework = "llamafactory-cli"
-			o.MinNodes, o.MaxNodes, o.Rendezvous, o.RdzvEndpoint = 1, 3, launch.RendezvousC10d, "w1:29600"
+			o.MinNodes, o.MaxNodes, o.Rendezvous, o.RdzvEndpoint, o.RdzvID = 1, 3, launch.RendezvousC10d, "w1:29600", "a"
 			o.Script, o.Arguments = "llamafactory.launcher", []string{"--stage", "sft", "--deepspeed", "ds.json"}
 		}},
 		{"/usr/bin/python3 -m swift.cli.main sft swift.yaml --lora_rank 8", map[string]string{"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "w1", "MASTER_PORT": "29500"}, func(o *launch.Options) {
@@ -81,7 +81,7 @@ func TestFrameworks(t *testing.T) {
 		}},
 		{"axolotl train sft.yaml --launcher torchrun --learning-rate 1e-4 -- --nnodes=2 --rdzv_endpoint w1:29400 --rdzv_id job", nil, func(o *launch.Options) {
 			o.Framework = "axolotl"
-			o.MinNodes, o.MaxNodes, o.PerNode, o.Rendezvous, o.RdzvEndpoint = 2, 2, "1", launch.RendezvousC10d, "w1:29400"
+			o.MinNodes, o.MaxNodes, o.PerNode, o.Rendezvous, o.RdzvEndpoint, o.RdzvID = 2, 2, "1", launch.RendezvousC10d, "w1:29400", "job"
 			o.Script, o.Arguments, o.ConfigFile = "axolotl.cli.train", []string{"sft.yaml", "--learning-rate", "1e-4"}, "examples/deepspeed/ds_z3_config.json"
 			o.Reads, o.Configured = llamaPaths, llamaOptions
 		}},

@@ -16,16 +16,16 @@ import (
 )
 
 type torchrunArgs struct {
-	nnodes, perNode         string
-	backend, endpoint, conf string
-	standalone              bool
-	redirects, tee, shown   string // where the ranks' output goes
-	maxRestarts             int
-	nodeRank                *int // nil if not given
-	masterAddr, localAddr   string
-	masterPort              *int
-	isModule, noPython      bool
-	runPath, useEnv         bool
+	nnodes, perNode                string
+	backend, endpoint, conf, runID string
+	standalone                     bool
+	redirects, tee, shown          string // where the ranks' output goes
+	maxRestarts                    int
+	nodeRank                       *int // nil if not given
+	masterAddr, localAddr          string
+	masterPort                     *int
+	isModule, noPython             bool
+	runPath, useEnv                bool
 }
 
 // parseTorchrun parses the words after "torchrun". Options that are not given come from the
@@ -93,7 +93,7 @@ func (a *torchrunArgs) options(legacy bool) []option {
 		{names: spellings("--nproc-per-node"), into: &a.perNode},
 		{names: spellings("--rdzv-backend"), into: &a.backend},
 		{names: spellings("--rdzv-endpoint"), into: &a.endpoint},
-		{names: spellings("--rdzv-id"), into: forgotten},
+		{names: spellings("--rdzv-id"), into: &a.runID},
 		{names: spellings("--rdzv-conf"), into: &a.conf},
 		{names: []string{"--standalone"}, into: &a.standalone},
 		{names: spellings("--max-restarts"), into: &a.maxRestarts},
@@ -173,7 +173,7 @@ func (p argumentParser) preset(around Surroundings) error {
 // Source: torch/distributed/run.py, run and config_from_args, 2.15.
 func (a *torchrunArgs) typed() (Typed, error) {
 	var t Typed
-	t.Program, t.Rendezvous, t.RdzvEndpoint = launch.ProgramTorchrun, a.backend, a.endpoint
+	t.Program, t.Rendezvous, t.RdzvEndpoint, t.RdzvID = launch.ProgramTorchrun, a.backend, a.endpoint, a.runID
 	t.MasterAddr, t.NodeRank = a.masterAddr, orElse(a.nodeRank, 0)
 	if !a.runPath { // with --run-path the agents read the script themselves
 		t.Module, t.NoPython = a.isModule, a.noPython

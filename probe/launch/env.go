@@ -44,7 +44,7 @@ var (
 	}
 	allowedPrefixes = []string{
 		"ACCELERATE_", "DEEPSPEED_", "DS_", "FI_", "GLOO_", "HYDRA_", "I_MPI_", "MV2_", "NCCL_", "OMPI_MCA_",
-		"PDSH_", "PET_", "PYTHON", "TORCHELASTIC_", "TORCH_NCCL_", "TP_", "UCX_",
+		"PDSH_", "PET_", "PYTHON", "TORCHELASTIC_", "TORCH_DIST_", "TORCH_GLOO_", "TORCH_NCCL_", "TP_", "UCX_",
 	}
 	// exportedPrefixes lists the name prefixes of variables that DeepSpeed exports to every node
 	// (deepspeed/launcher/runner.py, EXPORT_ENVS, and accelerator/cuda_accelerator.py).
