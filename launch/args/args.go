@@ -18,6 +18,7 @@ import (
 
 	"github.com/agnivade/levenshtein"
 
+	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -104,6 +105,7 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 	if err != nil {
 		return Typed{}, err
 	}
+	typed.Notes = append(typed.Notes, misplaced(p.kind, typed.Arguments)...)
 	typed.DeepSpeed, typed.ByModule = deepspeed, p.module
 	config := configuredBy(typed.Arguments, around)
 	typed.ConfigFile, typed.Reads, typed.Configured = cmp.Or(typed.ConfigFile, config.deepspeed), config.paths, config.options
@@ -113,6 +115,30 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 		typed.Interpreter = cmp.Or(typed.Interpreter, interpreter)
 	}
 	return typed, nil
+}
+
+// launcherOptions lists options that only the launcher has. Scripts rarely have options with these
+// names.
+var launcherOptions = map[string][]string{
+	launch.ProgramDeepSpeed:  {"--hostfile", "--force-multi", "--no-ssh"},
+	launch.ProgramTorchrun:   {"--nnodes", "--nproc-per-node", "--node-rank", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--standalone"},
+	launch.ProgramAccelerate: {"--num-machines", "--machine-rank", "--main-process-ip", "--deepspeed-hostfile", "--use-deepspeed", "--multi-gpu"},
+}
+
+// misplaced warns about options of the launcher that stand after the script.
+func misplaced(kind string, arguments []string) []hostfile.Note {
+	var lost []string
+	for _, argument := range arguments {
+		name, _, _ := strings.Cut(argument, "=")
+		if slices.Contains(launcherOptions[kind], strings.ReplaceAll(name, "_", "-")) {
+			lost = append(lost, name)
+		}
+	}
+	if lost == nil {
+		return nil
+	}
+	return []hostfile.Note{{ID: "option-after-script", Message: fmt.Sprintf(
+		"options after the script do not reach %s: %s; put them before the script", kind, strings.Join(lost, ", "))}}
 }
 
 // quotedWhole refuses a command that is a single quoted word, because no program has such a name.

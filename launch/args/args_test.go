@@ -130,3 +130,28 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestOptionAfterScript checks the note about options that reach the script and not the launcher.
+func TestOptionAfterScript(t *testing.T) {
+	for command, want := range map[string]string{
+		"deepspeed train.py --hostfile hosts":                     "options after the script do not reach deepspeed: --hostfile;",
+		"torchrun train.py --nnodes=2 --nproc_per_node 8":         "options after the script do not reach torchrun: --nnodes, --nproc_per_node;",
+		"torchrun --nnodes 2 --node_rank 0 train.py --nodes 2":    "",
+		"deepspeed --hostfile h train.py --num_gpus 2":            "",
+		"torchrun --nnodes 2 --node_rank 0 train.py --standalone": "options after the script do not reach torchrun: --standalone;",
+	} {
+		typed, err := Parse(strings.Fields(command), "", bare)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, note := range typed.Notes {
+			if note.ID == "option-after-script" {
+				got = note.Message
+			}
+		}
+		if !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+}
