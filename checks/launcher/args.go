@@ -116,7 +116,7 @@ var noteRules = map[string]noteRule{
 	"openmpi-needs-mpi": {fix: command(fix.Here("deepspeed --launcher=pdsh …")), wouldSee: "EnvironmentError: MPI environment variables are not set."},
 
 	// Notes about options and arguments that are lost, or parsed again, on the way to the nodes.
-	"option-after-script":  {torchrun: true, fix: command(fix.Note("Type the command again with these options before the script.")), wouldSee: "unrecognized arguments, or a training on fewer nodes than intended"},
+	"option-after-script":  {torchrun: true, fix: optionsFirst, wouldSee: "unrecognized arguments, or a training on fewer nodes than intended"},
 	"option-not-forwarded": {fix: command(fix.Here("deepspeed …   # without the options named above"))},
 	"argument-split":       {fix: command(fix.Here("pip install --upgrade deepspeed   # on every node; or remove blanks and quotes from the arguments"))},
 	"argument-reread":      {look: rereadArguments},

@@ -204,6 +204,18 @@ func ownNodeRank(view checks.View, _ hostfile.Note) []fix.Command {
 	return []fix.Command{typed.Remark("on %s; use the next number on each other node", fix.Text(view.Launch.Hosts[0].Name))}
 }
 
+// optionsFirst returns the order of the words of a launch command.
+func optionsFirst(view checks.View, _ hostfile.Note) []fix.Command {
+	launcher := fix.Code("deepspeed")
+	switch view.Launch.Program {
+	case launch.ProgramTorchrun:
+		launcher = fix.Code("torchrun")
+	case launch.ProgramAccelerate:
+		launcher = fix.Code("accelerate launch")
+	}
+	return []fix.Command{fix.Here("%s … %s …", launcher, fix.Path(view.Launch.Script)).Remark("with these options before the script")}
+}
+
 // meetsWithoutRank returns the command with which srun can start the same words on every node.
 func meetsWithoutRank(view checks.View, _ hostfile.Note) []fix.Command {
 	first := fix.Host(view.Launch.Hosts[0].Name)
