@@ -116,11 +116,11 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 		return nil
 	}
 	switch cutOff, witnesses := m.cutOff(holder, address); {
-	case cutOff != "":
+	case cutOff != "" && (holder != nil || cutOff != noneReaches):
 		f := m.finding(fmt.Sprintf("ranks will meet at %s, which %s", m.place(holder), cutOff), "")
 		f.Nodes = append(f.Nodes, witnesses...)
 		return []checks.Finding{f}
-	case holder == nil && planned.Took > 1:
+	case holder == nil && (planned.Took > 1 || cutOff == noneReaches):
 		node := "node"
 		if len(m.view.Nodes) < len(m.view.All) {
 			node = "reached node"
@@ -191,6 +191,8 @@ func meetAt(view checks.View, address string, port int) fix.Command {
 	return fix.Here("deepspeed --master_addr=%s …", fix.Host(address))
 }
 
+const noneReaches = "no other node can reach"
+
 // cutOff names the nodes that cannot reach the store because of its address: they reach node 0 only
 // at the address that leads to its peers. If that address was not tested, cutOff names all nodes if
 // the master address is on a network that only node 0 has. It returns "" for none.
@@ -215,7 +217,7 @@ func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) (cutOff stri
 	}
 	switch {
 	case others > 0 && barred == others && (elsewhere != nil || m.leadsNowhere(holder, address)):
-		return "no other node can reach", nil
+		return noneReaches, nil
 	case elsewhere == nil:
 		return "", nil
 	case 2*len(elsewhere) <= others:
