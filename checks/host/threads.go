@@ -85,7 +85,7 @@ func judgeEach(view checks.View, node *facts.Node) (findings []checks.Finding) {
 		if torch := ranks.TorchLacksSpace(node); torch != "" {
 			f.Verdict, f.WouldSee = checks.Fail, "ImportError: "+torch
 		} else if *space < least {
-			f.Verdict, f.WouldSee = worst, "ImportError: libtorch_cpu.so: failed to map segment from shared object"
+			f.Verdict, f.WouldSee = worst, "ImportError: libtorch_cpu.so: failed to map segment from shared object, or MemoryError"
 		}
 		findings = append(findings, f)
 	}
