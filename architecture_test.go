@@ -115,7 +115,7 @@ var rules = []rule{
 	{"checks/ranks", 742, []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/remedy", 678, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
 	{"checks/ssh", 924, judging, clock, pure},
-	{"checks/host", 1910, judging, clock, pure},
+	{"checks/host", 1920, judging, clock, pure},
 	{"checks/software", 2231, judging, clock, pure},
 	{"checks/launcher", 4293, judging, clock, pure},
 	{"checks/gpu", 4337, judging, clock, pure},

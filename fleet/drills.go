@@ -82,7 +82,7 @@ var Drills = []Drill{
 		Section: facts.SectionShared, Phase: "shared directories", Checks: []string{"shared-directory", "data-shared"}, Peers: true,
 		After: facts.SectionRendezvous, Patience: patience, Limit: 7 * time.Second, notTried: (*run).noSharing, run: (*run).shareFiles,
 	}, {
-		Section: facts.SectionRehearsal, Phase: "pdsh", Checks: []string{checkRehearsal}, Alone: true,
+		Section: facts.SectionRehearsal, Phase: pdshPhase, Checks: []string{checkRehearsal}, Alone: true,
 		notTried: (*run).noRehearsal, run: (*run).rehearsal,
 	}, {
 		Section: facts.SectionRehearsed, Phase: "rehearsal", Checks: []string{"rehearsal"}, Last: true, Here: true,
@@ -102,8 +102,10 @@ const (
 
 // meshPhase has a name because throughput may be the first drill to plan the addresses. The phases
 // with 2 are second attempts for launches whose ranks use unreliable addresses. These attempts use
-// the addresses that lead to the peers.
+// the addresses that lead to the peers. pdsh 2 is the second attempt for nodes that turned pdsh away.
 const (
+	pdshPhase       Phase = "pdsh"
+	pdshAgain       Phase = "pdsh 2"
 	meshPhase       Phase = "mesh"
 	meshAgain       Phase = "mesh 2"
 	rendezvousAgain Phase = "rendezvous 2"

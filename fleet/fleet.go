@@ -126,6 +126,7 @@ func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	if ctx.Err() != nil { // sections whose last row is present take longer
 		hangUp(context.Cause(ctx))
 	}
+	r.rehearseAgain(drills)
 	r.try(drills, true)
 	return fleet, r.Prediction
 }

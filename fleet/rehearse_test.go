@@ -3,6 +3,8 @@
 package fleet
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -30,6 +32,33 @@ func TestRehearsalStaysInContainers(t *testing.T) {
 		r.Prediction.Srun, r.Prediction.Accelerator = test.srun, "cpu"
 		if got := r.cannotRehearse(); strings.Contains(got, "outside the container") != test.refused {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestRehearsalAgain checks that pdsh runs once more if an sshd ended its connection before the login,
+// and for no other failure. pdsh here answers only the second time.
+func TestRehearsalAgain(t *testing.T) {
+	for says, again := range map[string]bool{
+		"kex_exchange_identification: Connection closed by remote host": true,
+		"Connection reset by 10.0.0.2 port 22":                          true,
+		"Permission denied (publickey).":                                false,
+	} {
+		dir := t.TempDir()
+		pdsh := filepath.Join(dir, "pdsh")
+		script := "#!/bin/sh\ncd " + dir + "\n[ -e tried ] || { touch tried; echo \"w1: " + says + "\" >&2; exit 0; }\n" +
+			`for word; do :; done; echo "w1: ${word%-*}-0"` + "\n"
+		if err := os.WriteFile(pdsh, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		all := membersFor(1)
+		all[0].Name, all[0].SSH = "w1", &facts.SSH{}
+		head := &facts.Node{Facts: facts.Facts{Launcher: &facts.Launcher{PDSH: &facts.PDSH{Path: pdsh}}}}
+		r := &run{fleet: &facts.Fleet{Head: head, Nodes: make([]facts.Node, 1)}, members: all}
+		r.rehearsal(t.Context(), Drill{})
+		r.rehearseAgain(t.Context())
+		if answered := len(head.Rehearsal.Nodes[0].Ranks) > 0; answered != again {
+			t.Errorf("%s: ran again: %v, want %v: %+v", says, answered, again, head.Rehearsal)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"preflight/agent"
@@ -132,4 +133,22 @@ func (r *run) rehearsal(ctx context.Context, d Drill) {
 		Program: head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: r.Prediction.LauncherArgs, Env: r.Prediction.CommandEnv, Limit: limit,
 	})
 	head.Rehearsal = &seen
+}
+
+// rehearseAgain repeats the rehearsal by itself if an sshd turned pdsh away. sshd limits the logins
+// that it handles at the same time (MaxStartups in sshd_config), and the logins of the nodes' drill
+// count as well. During the launch only pdsh logs in.
+func (r *run) rehearseAgain(ctx context.Context) {
+	head := r.fleet.Head
+	if ctx.Err() == nil && head != nil && head.Rehearsal != nil && !r.Prediction.Srun && slices.ContainsFunc(head.Rehearsal.Nodes, turnedAway) {
+		r.rehearsal(ctx, Drill{Section: facts.SectionRehearsal, Phase: pdshAgain})
+	}
+}
+
+// turnedAway reports whether the node's sshd ended the connection of pdsh before the login.
+func turnedAway(node facts.RehearsalNode) bool {
+	return len(node.Ranks) == 0 && slices.ContainsFunc(node.Errors, func(line string) bool {
+		return slices.ContainsFunc([]string{"kex_exchange_identification", "Connection closed by", "Connection reset by"},
+			func(says string) bool { return strings.Contains(line, says) })
+	})
 }

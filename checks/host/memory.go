@@ -38,7 +38,7 @@ var MemoryAvailable = checks.Check{
 	Volatile: true,
 	Run: checks.OnEach(func(view checks.View, node *facts.Node) (findings []checks.Finding) {
 		total, available := usableMemory(node.Memory)
-		if available < leastMemory(node) || float64(available) < view.Policy.MemoryFree*float64(total) {
+		if available < 2*leastMemory(node) || float64(available) < view.Policy.MemoryFree*float64(total) {
 			amount := fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total)))
 			f := checks.Finding{
 				Summary: "only " + amount + " memory are available",
@@ -48,6 +48,10 @@ var MemoryAvailable = checks.Check{
 					fix.On("ps -eo pid,user,rss,etime,cmd --sort=-rss | head").As(fix.Look),
 					fix.Note("end the processes that are no longer needed"),
 				},
+			}
+			if available < 2*leastMemory(node) {
+				f.Want = fmt.Sprintf("more than %s: %d ranks and their launcher need %s to import torch, and the training itself needs memory too",
+					humanize.IBytes(uint64(2*leastMemory(node))), node.Slots, humanize.IBytes(uint64(leastMemory(node))))
 			}
 			if available < littleMemory || available+node.Memory.SwapTotal < leastMemory(node) {
 				f.Verdict, f.Want = checks.Fail, fmt.Sprintf("at least %s: %d ranks and their launcher import torch", humanize.IBytes(uint64(leastMemory(node))), node.Slots)

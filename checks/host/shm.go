@@ -174,6 +174,11 @@ const (
 	fewInodes  = 1024     // segments that the ranks and DataLoader workers of a node create at the same time
 	smallSysV  = 64 << 20 // in bytes; 32 MiB was the kernel's default before 3.16
 	fewSysVIDs = 128
+	// The semaphores of a DataLoader are files in /dev/shm: three for each queue and five for the
+	// event. It has one queue for the results and one for each worker. Tensors need more files.
+	// Source: torch/utils/data/dataloader.py, 2.15; multiprocessing/queues.py, Python 3.11.
+	loaderFiles = 3 + 5
+	workerFiles = 3
 )
 
 func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding) {
@@ -185,13 +190,21 @@ func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding)
 			Want:    fmt.Sprintf("at least %d free inodes", fewInodes),
 			Remedy:  []fix.Command{fix.On("sudo mount -o remount,nr_inodes=1M /dev/shm"), fix.On("ls /dev/shm | wc -l").As(fix.Look)},
 		}
+		const noSpace = "OSError: [Errno 28] No space left on device"
+		ofRanks := int64(max(node.Slots, 1)) // one file per rank is the minimum for NCCL
+		workers := int64(ranks.Workers(view, node))
+		ofWorkers := ofRanks * (loaderFiles + workerFiles*workers)
 		switch {
-		case !ranks.UsesNCCL(view) && shm.FreeInodes == 0:
-			forWorkers(view, node, &f, "OSError: [Errno 28] No space left on device")
+		case ranks.UsesNCCL(view) && shm.FreeInodes <= ofRanks:
+		case workers > 0 && shm.FreeInodes < ofWorkers:
+			f.Want += fmt.Sprintf("; the DataLoaders of the ranks create %d files at once", ofWorkers)
+			f.WouldSee = noSpace
+		case workers > 0:
+			f.Verdict, f.WouldSee = checks.Warn, "nothing, unless the DataLoader workers need more; then "+noSpace
 		case !ranks.UsesNCCL(view):
-			f.Verdict, f.WouldSee = checks.Warn, ranks.OnlyWorkers+"OSError: [Errno 28] No space left on device"
-		case shm.FreeInodes > int64(max(node.Slots, 1)):
-			f.Verdict = checks.Warn // the inodes suffice for one file per rank, the minimum for NCCL
+			f.Verdict, f.WouldSee = checks.Warn, ranks.OnlyWorkers+noSpace
+		default:
+			f.Verdict = checks.Warn
 		}
 		findings = append(findings, f)
 	}

@@ -39,9 +39,10 @@ const (
 	// littleCPUTime is a limit in seconds that a rank uses up before it has trained for long. A rank
 	// uses several CPUs.
 	littleCPUTime = 10 * 60
-	// torchSpace is the address space in bytes of a rank that imports torch and uses gloo. A rank
-	// of torch 2.15 for CPUs, with DeepSpeed 0.19.8, was tried: it has 3.3 GiB, and dies with 3.
-	torchSpace = 4 << 30
+	// torchSpace is the address space in bytes of a rank that trains on CPUs with gloo. Two ranks of
+	// torch 2.15 on a machine with two CPUs were tried: they train with 3516 MiB, and autograd dies
+	// with 3467. More CPUs need more, for the stacks of their threads.
+	torchSpace = 3480 << 20
 	// cudaSpace is the least that may be enough for CUDA, which reserves addresses for the memory of
 	// the machine and of all GPUs (CUDA C++ Programming Guide, Unified Virtual Address Space).
 	cudaSpace = 64 << 30
@@ -79,12 +80,12 @@ func judgeEach(view checks.View, node *facts.Node) (findings []checks.Finding) {
 			Got:      bytesText(*space) + " (ulimit -v)",
 			Want:     "unlimited",
 			Remedy:   remedy.RaiseAddressSpace(node),
-			WouldSee: "ImportError: libtorch_cpu.so: failed to map segment from shared object",
+			WouldSee: "nothing, unless a rank needs more; then MemoryError",
 		}
 		if torch := ranks.TorchLacksSpace(node); torch != "" {
 			f.Verdict, f.WouldSee = checks.Fail, "ImportError: "+torch
 		} else if *space < least {
-			f.Verdict = worst
+			f.Verdict, f.WouldSee = worst, "ImportError: libtorch_cpu.so: failed to map segment from shared object, or MemoryError"
 		}
 		findings = append(findings, f)
 	}

@@ -130,15 +130,19 @@ func ScriptAt(p launch.Prediction, machine *facts.Node) *facts.File {
 // Seen with torch 2.15 and DeepSpeed 0.19.8.
 const OnlyWorkers = "nothing, unless the script uses DataLoader workers or multiprocessing; then "
 
-// StartsWorkers reports whether the script certainly loads its data in worker processes on a node. It
-// may compute their number; then an argument of the script that is named after them counts.
-func StartsWorkers(view checks.View, node *facts.Node) bool {
+// StartsWorkers reports whether the script certainly loads its data in worker processes on a node.
+func StartsWorkers(view checks.View, node *facts.Node) bool { return Workers(view, node) > 0 }
+
+// Workers returns how many worker processes a rank certainly loads its data in on a node, or 0. The
+// script may compute their number; then an argument of the script that is named after them counts.
+func Workers(view checks.View, node *facts.Node) int {
 	script := ScriptAt(view.Launch, node)
 	switch {
 	case script == nil || script.Workers == "":
-		return false
+		return 0
 	case script.Workers != facts.WorkersAsTold:
-		return true
+		count, _ := strconv.Atoi(script.Workers)
+		return max(count, 1)
 	}
 	for i, argument := range view.Launch.Arguments {
 		name, number, isJoined := strings.Cut(argument, "=")
@@ -146,10 +150,10 @@ func StartsWorkers(view checks.View, node *facts.Node) bool {
 			number = view.Launch.Arguments[i+1]
 		}
 		if count, err := strconv.Atoi(number); err == nil && count > 0 && strings.HasPrefix(name, "-") && strings.HasSuffix(name, "workers") {
-			return true
+			return count
 		}
 	}
-	return false
+	return 0
 }
 
 // Answering returns the nodes whose Python interpreter answered. Only python-same reports the other
