@@ -319,8 +319,11 @@ func (m *meshCalls) rateLimits() (findings []checks.Finding) {
 			isRated := slices.ContainsFunc(rated, func(module string) bool { return strings.Contains(rule, " -m "+module+" ") })
 			concerns := func(peer *facts.Node) bool { return peer != node && peer.Mesh != nil && m.decides(node, peer, at) }
 			hasEnded := func(call proof.Attempt) bool {
+				if !call.Failed {
+					return false
+				}
 				found := m.culprit(call)
-				return call.Failed && found != nil && slices.Equal(found.rule, r.rule)
+				return found != nil && found.node == node && slices.Equal(found.rule, r.rule)
 			}
 			if !isRated || !slices.ContainsFunc(m.view.Nodes, concerns) || slices.ContainsFunc(slices.Concat(m.calls, m.partly), hasEnded) {
 				continue
