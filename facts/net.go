@@ -101,9 +101,10 @@ type Net struct {
 	// Tracked is the number of connections in the kernel's table of connection tracking, 0 if the
 	// kernel tracks none.
 	Tracked int `json:"tracked,omitempty" fact:"volatile"`
-	// Rules lists the rules of iptables that redirect, drop, reject or limit packets, each as "nat
-	// -A PREROUTING …", with its table. It has at most 64 of them, and is nil if they cannot be
-	// read, which only root can.
+	// Rules lists the rules of iptables that redirect, drop, reject or limit packets, or accept them
+	// in INPUT or OUTPUT, each as "nat -A PREROUTING …", with its table. It has at most 64 of them,
+	// after "filter -P INPUT DROP" for a chain that drops the rest. It is nil if they cannot be read,
+	// which only root can.
 	Rules []string `json:"rules" fact:"volatile"`
 	// Docker holds the address pools of Docker's networks, nil if Docker's configuration could not
 	// be read.

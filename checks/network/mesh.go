@@ -28,7 +28,7 @@ var NodeMesh = checks.Check{
 	DependsOn: []string{"neighbour-table", "container-networks"},
 	Run: func(view checks.View) []checks.Finding {
 		m := newMeshCalls(view)
-		findings := m.tooFewConnections()
+		findings := append(m.tooFewConnections(), m.rateLimits()...)
 		found := proof.Suspects(m.names, m.calls)
 		findings = slices.Concat(findings, m.absent(), m.noRoutes(), m.partlyOpen(), fewPorts(view), forgetful(view), m.ownAddresses(found))
 		if len(m.names) > facts.FullMesh && m.tried == len(m.names)*facts.SampledPeers {
@@ -120,7 +120,18 @@ func (m *meshCalls) noRoutes() []checks.Finding {
 			WouldSee: m.wouldSee(call.Path),
 			Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(call.Path.To)).As(fix.Look)},
 		}
-		if network, device, known := strings.Cut(m.routeTo(call), " dev "); known {
+		network, device, known := strings.Cut(m.routeTo(call), " dev ")
+		if kind := refusingRoutes[call.Path.Error]; kind != nil { // another route does not help, because the refusing one is more specific
+			f.Want = "no route that refuses packets to the other nodes"
+			f.Remedy = []fix.Command{fix.On("ip route show match %s type %s   # the route that refuses the packets", fix.Host(call.Path.To), kind).As(fix.Look)}
+			addresses := slices.Compact(slices.Sorted(slices.Values(text.Map(alike.All, func(c proof.Attempt) string { return c.Path.To }))))
+			for _, to := range addresses[:min(len(addresses), 3)] {
+				f.Remedy = append(f.Remedy, fix.On("sudo ip route del %s %s   # or the network that the line above shows", kind, fix.Host(to)))
+			}
+			findings = append(findings, f)
+			continue
+		}
+		if known {
 			f.Want = "a route to " + network + " over " + device
 			f.Remedy = append(f.Remedy, fix.On("sudo ip route replace %s dev %s", fix.Name(network), fix.Name(device)))
 		}
@@ -128,6 +139,14 @@ func (m *meshCalls) noRoutes() []checks.Finding {
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// refusingRoutes maps errors of connect(2) to the types of routes that cause them.
+// Source: fib_props in net/ipv4/fib_semantics.c, Linux 6.1.
+var refusingRoutes = map[string]fix.Arg{
+	"invalid argument":  fix.Code("blackhole"),
+	"no route to host":  fix.Code("unreachable"),
+	"permission denied": fix.Code("prohibit"),
 }
 
 // routeTo returns the route to a callee on the caller's own network. It is "" if the callee is on

@@ -14,6 +14,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/proof"
+	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
 )
@@ -69,10 +70,18 @@ func blackHoles(view checks.View) []checks.Finding {
 			Want:    "an MTU on both ends that the whole path can carry",
 			Remedy:  []fix.Command{fullPing(seen[first.From], seen[first.To], first.Path.MSS)},
 		}
+		if !ranks.UsesNCCL(view) {
+			f.WouldSee = "a hang at the first large collective, until its timeout of 30 minutes: Timed out waiting … for recv operation to complete"
+		}
 		if at := meshInterface(seen[s.Nodes[0]]); at.MTU != 0 {
 			f.Got += fmt.Sprintf("; the MTU of %s on %s is %d", at.Name, s.Nodes[0], at.MTU)
-			f.Remedy = append(f.Remedy, fix.On("sudo ip link set dev %s mtu %s   # or raise the MTU of the switch ports and tunnels there", fix.Name(at.Name), fix.Number(narrower(at.MTU))))
+			cure := fix.On("sudo iptables -S; sudo nft list ruleset   # look for rules that drop long packets: a smaller MTU would not help").As(fix.Look)
+			if at.MTU > narrower(at.MTU) {
+				cure = fix.On("sudo ip link set dev %s mtu %s   # or raise the MTU of the switch ports and tunnels there", fix.Name(at.Name), fix.Number(narrower(at.MTU)))
+			}
+			f.Remedy = append(f.Remedy, cure)
 		}
+		blameLength(seen, s.Failed, &f)
 		findings = append(findings, f)
 	}
 	return findings

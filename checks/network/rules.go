@@ -33,10 +33,16 @@ type culprit struct {
 // rule4 is what a rule of iptables does with connections to an address and port.
 type rule4 struct {
 	to    string // where the connections go, "" if the rule ends them
-	does  string // "drops" or "rejects", "" if the rule redirects them
+	does  string // "drops", "rejects" or accepts, "" if the rule redirects them
 	how   []facts.PathOutcome
 	limit bool // whether the rule applies only to some of the connections
 }
+
+// accepts is what a rule does that keeps packets from the rules below it.
+const accepts = "accepts"
+
+// rated are the modules of iptables that match packets above or below a rate or an amount.
+var rated = []string{"hashlimit", "limit", "recent", "quota", "connbytes"}
 
 // sidecars maps the ports of Istio's proxy to the side of a connection that it takes over.
 // Source: istio.io, "Ports used by Istio", the same since 1.1.
@@ -112,7 +118,7 @@ func parseRule(rule string, isCallee bool, from, to string, port int) (does rule
 			applies = value == "FIN,SYN,RST,ACK"
 		case "-m":
 			known = false
-			does.limit = does.limit || slices.Contains([]string{"connlimit", "hashlimit", "limit", "recent", "statistic"}, value)
+			does.limit = does.limit || slices.Contains(append([]string{"connlimit", "statistic"}, rated...), value)
 			odd = odd || !does.limit && !slices.Contains([]string{"tcp", "multiport", "conntrack", "state", "comment"}, value)
 		case "--to-ports":
 			does.to, known = "port "+value, false
@@ -134,6 +140,8 @@ func parseRule(rule string, isCallee bool, from, to string, port int) (does rule
 // fateOf returns what a target of iptables does with a packet, and how the caller sees that.
 func fateOf(target string, options []string) (does string, how []facts.PathOutcome) {
 	switch {
+	case target == "ACCEPT":
+		return accepts, nil
 	case target == "DROP":
 		return "drops", []facts.PathOutcome{facts.PathDropped}
 	case target == "REJECT" && (slices.Contains(options, "tcp-reset") || slices.Contains(options, "icmp-port-unreachable")):
@@ -229,7 +237,7 @@ func (r *culprit) explain(f *checks.Finding, ports string, networks []string) {
 	f.Want = "calls between the nodes reach the ranks"
 	f.Remedy = nil
 	if r.rule != nil {
-		f.Remedy = []fix.Command{fix.On("sudo iptables -t nat -D %s   # until the rule is made again", fix.List[fix.Word](" ", r.rule[2:]))}
+		f.Remedy = []fix.Command{r.delete()}
 	}
 	if to := strings.TrimPrefix(r.to, "port "); to == strconv.Itoa(sidecars[true]) || to == strconv.Itoa(sidecars[false]) {
 		f.Got = strings.Trim(f.Got+"; this is the port of Istio's sidecar", "; ")
@@ -260,7 +268,7 @@ func (m *meshCalls) tooFewConnections() (findings []checks.Finding) {
 		if node.Net == nil || node.Mesh == nil {
 			continue
 		}
-		for _, rule := range node.Net.Rules {
+		for at, rule := range node.Net.Rules {
 			words := strings.Fields(rule)
 			limit := optionOf(words, "--connlimit-above")
 			allowed, err := strconv.Atoi(limit)
@@ -269,7 +277,7 @@ func (m *meshCalls) tooFewConnections() (findings []checks.Finding) {
 			}
 			needed, by := 0, ""
 			for _, peer := range m.view.Nodes {
-				if _, applies := parseRule(rule, true, nccl.PeerAddress(peer).Address, node.Mesh.Address, node.Net.EphemeralHigh); applies && peer != node {
+				if peer != node && chains[words[2]] && m.decides(node, peer, at) {
 					if count := m.connections(peer, node); count > needed {
 						needed, by = count, peer.Name
 					}
@@ -296,6 +304,142 @@ func (m *meshCalls) tooFewConnections() (findings []checks.Finding) {
 		}
 	}
 	return findings
+}
+
+// rateLimits returns warnings about rules that end connections of the ranks, or packets of them,
+// above a rate or an amount. The calls of the test may stay below it. A rule that explains a failed
+// call is in the finding about the call.
+func (m *meshCalls) rateLimits() (findings []checks.Finding) {
+	for _, node := range m.view.Nodes {
+		if node.Net == nil || node.Mesh == nil {
+			continue
+		}
+		for at, rule := range node.Net.Rules {
+			r := culprit{node: node, rule: strings.Fields(rule)}
+			isRated := slices.ContainsFunc(rated, func(module string) bool { return strings.Contains(rule, " -m "+module+" ") })
+			concerns := func(peer *facts.Node) bool { return peer != node && peer.Mesh != nil && m.decides(node, peer, at) }
+			hasEnded := func(call proof.Attempt) bool {
+				if !call.Failed {
+					return false
+				}
+				found := m.culprit(call)
+				return found != nil && found.node == node && slices.Equal(found.rule, r.rule)
+			}
+			if !isRated || !slices.ContainsFunc(m.view.Nodes, concerns) || slices.ContainsFunc(slices.Concat(m.calls, m.partly), hasEnded) {
+				continue
+			}
+			remedy := r.delete()
+			if optionOf(r.rule, "-j") == "ACCEPT" { // without the rule, the rules below it end all packets
+				remedy = r.accept(m.networks())
+			}
+			findings = append(findings, checks.Finding{
+				Verdict: checks.Warn, Nodes: []string{node.Name},
+				Summary:  fmt.Sprintf("a rule of iptables in %s limits how often the nodes may connect, or how much they may send", r.rule[2]),
+				Got:      "the rule is: " + strings.Join(r.rule[1:], " "),
+				Want:     "no limit between the nodes: ranks open many connections at the same time and send much, and may exceed it",
+				WouldSee: "nothing below the limit; above it, a hang, or connections that time out",
+				Remedy:   []fix.Command{remedy},
+			})
+		}
+	}
+	return findings
+}
+
+// decides reports whether one of a node's rules ends, or may end, connections with a peer. If the
+// rule accepts a part of them, the rest must be ended below it. A rule that accepts all of them
+// above it has decided before.
+func (m *meshCalls) decides(node, peer *facts.Node, at int) bool {
+	list := node.Net.Rules
+	words := strings.Fields(list[at])
+	if len(words) < 3 {
+		return false
+	}
+	from, to := nccl.PeerAddress(peer).Address, node.Mesh.Address
+	if !chains[words[2]] {
+		from, to = nccl.PeerAddress(node).Address, from
+	}
+	chain := strings.Join([]string{words[0], "-A", words[2]}, " ") + " "
+	fate := func(rule string) rule4 {
+		does, applies := parseRule(rule, chains[words[2]], from, to, node.Net.EphemeralHigh)
+		if !applies || !strings.HasPrefix(rule, chain) {
+			return rule4{}
+		}
+		return does
+	}
+	ends := func(rule string) bool {
+		does := fate(rule)
+		return does.does != "" && does.does != accepts && !does.limit
+	}
+	acceptsAll := func(rule string) bool { does := fate(rule); return does.does == accepts && !does.limit }
+	does := fate(list[at]).does
+	if does == "" || slices.ContainsFunc(list[:at], acceptsAll) {
+		return false
+	}
+	return does != accepts || slices.ContainsFunc(list[at:], ends) || slices.Contains(list, fmt.Sprintf("%s -P %s DROP", words[0], words[2]))
+}
+
+// delete returns the command that deletes a rule. A rule with quoted words is only shown.
+func (r *culprit) delete() fix.Command {
+	if slices.ContainsFunc(r.rule, func(word string) bool { return strings.Contains(word, `"`) }) {
+		return fix.On("sudo iptables -t %s -L %s --line-numbers   # then delete the rule by its number", fix.Name(r.rule[0]), fix.Name(r.rule[2])).As(fix.Look)
+	}
+	return fix.On("sudo iptables -t %s -D %s   # until the rule is made again", fix.Name(r.rule[0]), fix.List[fix.Word](" ", r.rule[2:]))
+}
+
+// blameLength makes rules that drop long packets the cause of a finding, if they explain every
+// direction in which full packets are lost.
+func blameLength(nodes map[string]*facts.Node, lost []proof.Attempt, f *checks.Finding) {
+	var found []*culprit
+	for _, call := range lost {
+		r := cmp.Or(byLength(nodes[call.From], nodes[call.To], call.Path, true), byLength(nodes[call.From], nodes[call.To], call.Path, false))
+		if r == nil {
+			return
+		}
+		if !slices.ContainsFunc(found, func(other *culprit) bool { return other.node == r.node && slices.Equal(other.rule, r.rule) }) {
+			found = append(found, r)
+		}
+	}
+	f.Summary = fmt.Sprintf("a rule of iptables in %s %s long packets between the nodes, short ones pass", found[0].rule[2], found[0].does)
+	f.Got += "; the rule is: " + strings.Join(found[0].rule[1:], " ")
+	f.Want, f.Nodes, f.Remedy = "packets of every length pass between the nodes", nil, nil
+	for _, r := range found {
+		f.Nodes = append(f.Nodes, r.node.Name)
+		f.Remedy = append(f.Remedy, r.delete().At(r.node.Name))
+	}
+	slices.Sort(f.Nodes)
+	f.Nodes = slices.Compact(f.Nodes)
+}
+
+// byLength returns the rule of the receiver, or of the sender, that drops long packets and lets
+// through the first packet of a connection, which has 60 bytes. It returns nil if there is none.
+func byLength(sender, receiver *facts.Node, path *facts.Path, isReceiver bool) *culprit {
+	node := sender
+	if isReceiver {
+		node = receiver
+	}
+	if node.Net == nil {
+		return nil
+	}
+	for _, rule := range node.Net.Rules {
+		words := strings.Fields(rule)
+		at := slices.Index(words, "--length")
+		if at < 5 || at+1 >= len(words) { // at least: filter -A INPUT -m length --length
+			continue
+		}
+		start, isNot := at-2, words[at-1] == "!"
+		if isNot {
+			start--
+		}
+		if inPorts(words[at+1], 60) != isNot {
+			continue
+		}
+		others := slices.Concat(words[:start], words[at+2:])
+		does, applies := parseRule(strings.Join(others, " "), isReceiver, sender.Mesh.Address, receiver.Mesh.Address, path.Port)
+		if applies && does.does != "" && does.does != accepts {
+			return &culprit{node: node, rule: words, rule4: does}
+		}
+	}
+	return nil
 }
 
 // connections returns the smallest number of connections that the ranks of a node make to ephemeral
@@ -382,7 +526,7 @@ func endsForgotten(rule string, loose bool) bool {
 	if len(words) < 3 || optionOf(words, "-i") == "lo" || optionOf(words, "-o") == "lo" {
 		return false
 	}
-	if does, _ := fateOf(optionOf(words, "-j"), nil); does == "" || !slices.Contains([]string{"", "tcp"}, optionOf(words, "-p")) {
+	if does, _ := fateOf(optionOf(words, "-j"), nil); does == "" || does == accepts || !slices.Contains([]string{"", "tcp"}, optionOf(words, "-p")) {
 		return false
 	}
 	state := strings.Split(cmp.Or(optionOf(words, "--ctstate"), optionOf(words, "--state")), ",")

@@ -177,7 +177,7 @@ func faultsOfTheNetwork(t *testing.T, cluster *testhosts.Cluster, mine func(row 
 		{"a blackhole route", run("ip route add blackhole 10.77.1.1/32", "ip route del blackhole 10.77.1.1/32"),
 			[]string{"w1 to w2: dropped, ports 0 open 2 shut, ssh false", "w2 to w1: unroutable"}},
 		{"a prohibiting route", run("ip route add prohibit 10.77.1.1/32", "ip route del prohibit 10.77.1.1/32"),
-			[]string{"w1 to w2: dropped, ports 0 open 2 shut, ssh false", "w2 to w1: rejected, ports 0 open 2 shut, ssh false"}},
+			[]string{"w1 to w2: dropped, ports 0 open 2 shut, ssh false", "w2 to w1: unroutable"}},
 		{"no route at all", run("ip route del 10.77.0.0/16", "ip route add 10.77.0.0/16 dev eth0 src "+w2.Address),
 			both("dropped, ports 0 open 2 shut, ssh false", "unroutable")},
 		{"nobody answers ARP for it", func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) { return w2.IgnoreARP() },

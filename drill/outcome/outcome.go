@@ -49,9 +49,9 @@ func Of(err error) facts.PathOutcome {
 		return facts.PathRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return facts.PathReset
-	// A route of type blackhole answers with EINVAL. A filter on system calls (not on packets)
-	// answers with EPERM.
-	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.EINVAL):
+	// A route of type blackhole answers with EINVAL, one of type prohibit with EACCES. A filter on
+	// system calls (not on packets) answers with EPERM.
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EACCES):
 		switch {
 		case !routed(err):
 			return facts.PathUnroutable
@@ -59,7 +59,7 @@ func Of(err error) facts.PathOutcome {
 			return facts.PathUnresolved
 		}
 		return facts.PathRejected
-	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOPROTOOPT), errors.Is(err, syscall.EHOSTDOWN):
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOPROTOOPT), errors.Is(err, syscall.EHOSTDOWN):
 		return facts.PathRejected
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
 		return unanswered(err)
