@@ -149,6 +149,7 @@ func TestSmokeOnHosts(t *testing.T) {
 				// Ignore these warnings: the speed of hosts that share the processors of one
 				// machine is not tested.
 				case f.Verdict == "warn" && slices.Contains([]string{"gpu-computes", "collective-speed"}, f.Check):
+				case f.Check == "node-mesh" && strings.Contains(f.Got, "connbytes"): // warns about the rule of cutOff
 				case f.Verdict != "fail":
 					t.Errorf("unexpected finding: %+v", f)
 				}
