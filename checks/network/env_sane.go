@@ -3,6 +3,7 @@
 package network
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -136,30 +137,35 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 			names[s.Name] = names[s.Name] || slices.Contains(compared, prefixOf(s.Name)) || s.Name == runID && meetByID
 		}
 	}
-	settings := map[string][]compare.Comparison{} // comparisons by the consequence of a difference
+	type consequence struct {
+		wouldSee string // "" stands for the check's own text, which is NCCL's
+		verdict  checks.Verdict
+	}
+	settings := map[consequence][]compare.Comparison{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !names[name] || tables().MayDiffer[name] || endsRanks(view, name) {
 			continue // env-sane reports a value that ends the ranks
 		}
-		wouldSee := "" // that of the check, which is NCCL's
+		difference := consequence{verdict: checks.Fail}
 		switch why := ranks.Unread(view, name); {
 		case why != "":
-			wouldSee = "nothing: " + why
+			difference = consequence{"nothing: " + why, checks.Warn}
 		case !tables().MustAgree[name]:
-			wouldSee = "nothing for certain: the ranks have different settings"
+			difference = consequence{"nothing for certain: the ranks have different settings", checks.Warn}
 		case name == runID:
-			wouldSee = "RendezvousTimeoutError: launchers with different run IDs wait for each other"
+			difference.wouldSee = "RendezvousTimeoutError: launchers with different run IDs wait for each other"
 		case prefixOf(name) != "NCCL":
-			wouldSee = "a hang, or a rank that dies, when the ranks connect"
+			difference.wouldSee = "a hang, or a rank that dies, when the ranks connect"
 		}
 		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return ranks.Env(view, n).Get(name).Value })
-		settings[wouldSee] = append(settings[wouldSee], value)
+		settings[difference] = append(settings[difference], value)
 	}
 	var findings []checks.Finding
-	for _, wouldSee := range slices.Sorted(maps.Keys(settings)) {
-		for _, f := range settingFindings(view, settings[wouldSee]) {
-			f.WouldSee = wouldSee
-			if strings.HasPrefix(wouldSee, "nothing") {
+	byText := func(a, b consequence) int { return cmp.Compare(a.wouldSee, b.wouldSee) }
+	for _, difference := range slices.SortedFunc(maps.Keys(settings), byText) {
+		for _, f := range settingFindings(view, settings[difference]) {
+			f.WouldSee = difference.wouldSee
+			if difference.verdict == checks.Warn { // a policy may have another severity for failures
 				f.Verdict = checks.Warn
 			}
 			findings = append(findings, f)
