@@ -124,7 +124,7 @@ func noRoomFor(bytes int64) string {
 // use: fail if the script certainly starts workers, and otherwise warn. message is their error.
 func forWorkers(view checks.View, node *facts.Node, f *checks.Finding, message string) {
 	f.Verdict, f.WouldSee = checks.Fail, message
-	if !ranks.StartsWorkers(view, node) {
+	if ranks.Workers(view, node) == 0 {
 		f.Verdict, f.WouldSee = checks.Warn, ranks.OnlyWorkers+message
 	}
 }

@@ -130,11 +130,9 @@ func ScriptAt(p launch.Prediction, machine *facts.Node) *facts.File {
 // Seen with torch 2.15 and DeepSpeed 0.19.8.
 const OnlyWorkers = "nothing, unless the script uses DataLoader workers or multiprocessing; then "
 
-// StartsWorkers reports whether the script certainly loads its data in worker processes on a node.
-func StartsWorkers(view checks.View, node *facts.Node) bool { return Workers(view, node) > 0 }
-
-// Workers returns how many worker processes a rank certainly loads its data in on a node, or 0. The
-// script may compute their number; then an argument of the script that is named after them counts.
+// Workers returns in how many worker processes each rank on a node loads its data, or 0 if the script
+// does not certainly start any. If the script computes the number, an argument whose name ends with
+// "workers" counts.
 func Workers(view checks.View, node *facts.Node) int {
 	script := ScriptAt(view.Launch, node)
 	switch {

@@ -172,7 +172,7 @@ func (s attempt) first(accepts func(facts.RehearsedRank) bool) *checks.Finding {
 		ahead = vanishAheadBy
 	}
 	f := &checks.Finding{Summary: "a rank fails in the stage " + first.Stage, Got: cmp.Or(first.Error, first.End) + placeOf(first), Want: "every rank finishes", WouldSee: first.Error, Remedy: []fix.Command{inReport}}
-	startsWorkers := func(node *facts.Node) bool { return ranks.StartsWorkers(s.view, node) }
+	startsWorkers := func(node *facts.Node) bool { return ranks.Workers(s.view, node) > 0 }
 	if first.Stage == facts.StageLoader && first.End == facts.EndFailed && !slices.ContainsFunc(s.view.Nodes, startsWorkers) {
 		f.Verdict, f.WouldSee = checks.Warn, ranks.OnlyWorkers+first.Error
 	}
