@@ -102,7 +102,7 @@ const (
 
 // meshPhase has a name because throughput may be the first drill to plan the addresses. The phases
 // with 2 are second attempts for launches whose ranks use unreliable addresses. These attempts use
-// the addresses that lead to the peers. pdsh 2 is the second attempt for nodes that turned pdsh away.
+// the addresses that lead to the peers. pdsh 2 is the second run of pdsh.
 const (
 	pdshPhase       Phase = "pdsh"
 	pdshAgain       Phase = "pdsh 2"

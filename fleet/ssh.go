@@ -135,18 +135,18 @@ func (r *run) rehearsal(ctx context.Context, d Drill) {
 	head.Rehearsal = &seen
 }
 
-// rehearseAgain repeats the rehearsal by itself if an sshd turned pdsh away. sshd limits the logins
-// that it handles at the same time (MaxStartups in sshd_config), and the logins of the nodes' drill
-// count as well. During the launch only pdsh logs in.
+// rehearseAgain runs pdsh a second time if a node's sshd closed pdsh's connection before the login.
+// sshd limits how many logins it handles at a time (MaxStartups in sshd_config). During the first run,
+// logins between the nodes count too. During the second run, as during the launch, only pdsh logs in.
 func (r *run) rehearseAgain(ctx context.Context) {
 	head := r.fleet.Head
-	if ctx.Err() == nil && head != nil && head.Rehearsal != nil && !r.Prediction.Srun && slices.ContainsFunc(head.Rehearsal.Nodes, turnedAway) {
+	if ctx.Err() == nil && head != nil && head.Rehearsal != nil && !r.Prediction.Srun && slices.ContainsFunc(head.Rehearsal.Nodes, closedEarly) {
 		r.rehearsal(ctx, Drill{Section: facts.SectionRehearsal, Phase: pdshAgain})
 	}
 }
 
-// turnedAway reports whether the node's sshd ended the connection of pdsh before the login.
-func turnedAway(node facts.RehearsalNode) bool {
+// closedEarly reports whether the node's sshd closed pdsh's connection before the login.
+func closedEarly(node facts.RehearsalNode) bool {
 	return len(node.Ranks) == 0 && slices.ContainsFunc(node.Errors, func(line string) bool {
 		return slices.ContainsFunc([]string{"kex_exchange_identification", "Connection closed by", "Connection reset by"},
 			func(says string) bool { return strings.Contains(line, says) })

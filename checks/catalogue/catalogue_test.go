@@ -157,7 +157,8 @@ func TestHealthyFleetIsHealthy(t *testing.T) {
 	}
 }
 
-// TestNotCovered checks that a run says so if it knew no launch command or no number of ranks.
+// TestNotCovered checks that the report names what a run could not test without a launch command or
+// without the number of ranks.
 func TestNotCovered(t *testing.T) {
 	const ranks, script = "GPUs, CPUs and memory for the ranks (-w NODE:8 gives a node 8 ranks); ", "the launch's script and what it imports (-- COMMAND); "
 	const rest = "InfiniBand and RoCE traffic, GPU compute (--smoke); link speed (--throughput)"

@@ -204,7 +204,7 @@ func ownNodeRank(view checks.View, _ hostfile.Note) []fix.Command {
 	return []fix.Command{typed.Remark("on %s; use the next number on each other node", fix.Text(view.Launch.Hosts[0].Name))}
 }
 
-// optionsFirst returns the order of the words of a launch command.
+// optionsFirst returns the launch command with a gap before the script for the misplaced options.
 func optionsFirst(view checks.View, _ hostfile.Note) []fix.Command {
 	launcher := fix.Code("deepspeed")
 	switch view.Launch.Program {

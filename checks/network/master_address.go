@@ -191,6 +191,7 @@ func meetAt(view checks.View, address string, port int) fix.Command {
 	return fix.Here("deepspeed --master_addr=%s …", fix.Host(address))
 }
 
+// noneReaches is what cutOff returns if every other node fails.
 const noneReaches = "no other node can reach"
 
 // cutOff names the nodes that cannot reach the store because of its address: they reach node 0 only

@@ -70,10 +70,10 @@ func (m *meshCalls) absent() []checks.Finding {
 	return findings
 }
 
-// fewPorts reports nodes whose kernel has fewer ports to give than the ranks may ask for. Every rank
-// listens on one and connects to the store from another, so a launch with fewer ports cannot work. With c10d, node 0 cannot do without
-// three ports and one for each rank: torchrun connects to its own store there, and the ranks' store
-// listens on a free port (torch 2.15, with gloo).
+// fewPorts reports nodes whose kernel has fewer free ports than the ranks may need. Every rank listens
+// on one port and connects to the store from another, so a launch with fewer ports cannot work. With
+// c10d, node 0 needs three ports and one for each rank: torchrun connects to its own store there, and
+// the ranks' store listens on a free port (torch 2.15, with gloo).
 func fewPorts(view checks.View) (findings []checks.Finding) {
 	first, _ := names.NodeZero(view)
 	for _, node := range view.Nodes {

@@ -33,15 +33,15 @@ type culprit struct {
 // rule4 is what a rule of iptables does with connections to an address and port.
 type rule4 struct {
 	to    string // where the connections go, "" if the rule ends them
-	does  string // "drops", "rejects" or accepts, "" if the rule redirects them
+	does  string // "drops", "rejects" or accepts; "" if the rule redirects packets
 	how   []facts.PathOutcome
 	limit bool // whether the rule applies only to some of the connections
 }
 
-// accepts is what a rule does that keeps packets from the rules below it.
+// accepts marks a rule after which the kernel skips the rules below it.
 const accepts = "accepts"
 
-// rated are the modules of iptables that match packets above or below a rate or an amount.
+// rated lists the modules of iptables that match packets above or below a rate or an amount.
 var rated = []string{"hashlimit", "limit", "recent", "quota", "connbytes"}
 
 // sidecars maps the ports of Istio's proxy to the side of a connection that it takes over.
@@ -334,9 +334,9 @@ func (m *meshCalls) rateLimits() (findings []checks.Finding) {
 			}
 			findings = append(findings, checks.Finding{
 				Verdict: checks.Warn, Nodes: []string{node.Name},
-				Summary:  fmt.Sprintf("a rule of iptables in %s limits how often the nodes may connect, or how much they may send", r.rule[2]),
+				Summary:  fmt.Sprintf("a rule of iptables in %s limits the nodes' connections or traffic", r.rule[2]),
 				Got:      "the rule is: " + strings.Join(r.rule[1:], " "),
-				Want:     "no limit between the nodes: ranks open many connections at the same time and send much, and may exceed it",
+				Want:     "no limit between the nodes, because ranks open many connections together and send much data",
 				WouldSee: "nothing below the limit; above it, a hang, or connections that time out",
 				Remedy:   []fix.Command{remedy},
 			})
@@ -345,9 +345,9 @@ func (m *meshCalls) rateLimits() (findings []checks.Finding) {
 	return findings
 }
 
-// decides reports whether one of a node's rules ends, or may end, connections with a peer. If the
-// rule accepts a part of them, the rest must be ended below it. A rule that accepts all of them
-// above it has decided before.
+// decides reports whether the rule at an index ends, or may end, connections between a node and a
+// peer. A rule that accepts some connections counts only if a rule below it, or the chain's policy,
+// drops the others. No rule counts if a rule above it accepts all connections.
 func (m *meshCalls) decides(node, peer *facts.Node, at int) bool {
 	list := node.Net.Rules
 	words := strings.Fields(list[at])

@@ -125,7 +125,7 @@ var launcherOptions = map[string][]string{
 	launch.ProgramAccelerate: {"--num-machines", "--machine-rank", "--main-process-ip", "--deepspeed-hostfile", "--use-deepspeed", "--multi-gpu"},
 }
 
-// misplaced warns about options of the launcher that stand after the script.
+// misplaced warns about options of the launcher that come after the script.
 func misplaced(kind string, arguments []string) []hostfile.Note {
 	var lost []string
 	for _, argument := range arguments {
@@ -138,7 +138,7 @@ func misplaced(kind string, arguments []string) []hostfile.Note {
 		return nil
 	}
 	return []hostfile.Note{{ID: "option-after-script", Message: fmt.Sprintf(
-		"options after the script do not reach %s: %s; put them before the script", kind, strings.Join(lost, ", "))}}
+		"options after the script do not reach %s: %s", kind, strings.Join(lost, ", "))}}
 }
 
 // quotedWhole refuses a command that is a single quoted word, because no program has such a name.

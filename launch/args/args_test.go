@@ -134,11 +134,11 @@ func TestRefused(t *testing.T) {
 // TestOptionAfterScript checks the note about options that reach the script and not the launcher.
 func TestOptionAfterScript(t *testing.T) {
 	for command, want := range map[string]string{
-		"deepspeed train.py --hostfile hosts":                     "options after the script do not reach deepspeed: --hostfile;",
-		"torchrun train.py --nnodes=2 --nproc_per_node 8":         "options after the script do not reach torchrun: --nnodes, --nproc_per_node;",
+		"deepspeed train.py --hostfile hosts":                     "options after the script do not reach deepspeed: --hostfile",
+		"torchrun train.py --nnodes=2 --nproc_per_node 8":         "options after the script do not reach torchrun: --nnodes, --nproc_per_node",
 		"torchrun --nnodes 2 --node_rank 0 train.py --nodes 2":    "",
 		"deepspeed --hostfile h train.py --num_gpus 2":            "",
-		"torchrun --nnodes 2 --node_rank 0 train.py --standalone": "options after the script do not reach torchrun: --standalone;",
+		"torchrun --nnodes 2 --node_rank 0 train.py --standalone": "options after the script do not reach torchrun: --standalone",
 	} {
 		typed, err := Parse(strings.Fields(command), "", bare)
 		if err != nil {
